@@ -1,0 +1,47 @@
+# Each target makes what it needs: on a fresh machine with Python and git any of them may be the first.
+#   make demo    solve the toy MDP and a grid world with every metric; pictures in demo/
+#   make test    the test suite
+#   make lint    ruff (rules and format) and mypy --strict
+#   make bench   every speed claim of the README, as ratios measured side by side
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint format bench clean
+
+demo: $(STAMP)
+	$(BIN)/revbis tabular solve --example toy --metric all --gamma 0.9 --out demo/toy
+	$(BIN)/revbis tabular solve --example grid --metric all --gamma 0.9 --out demo/grid
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The environment is made once and refreshed when the requirements change. PYTHON=... picks another one.
+$(STAMP): pyproject.toml constraints.txt
+	@python=; for candidate in $(PYTHON) python3.11 python3.12 python3 python; do \
+	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; \
+	  then python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then echo "make: revbis needs Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
+	if [ ! -x $(BIN)/pip ]; then \
+	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; fi
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,64 @@
+"""Argument checks.
+
+Each returns the value in its canonical form or raises a ValueError that says what was wanted and
+what came.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def discount(value: float, name: str = "gamma") -> float:
+    """A discount factor in [0, 1)."""
+    value = number(value, name)
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must be in [0, 1), got {value:g}")
+    return value
+
+
+def positive(value: float, name: str) -> float:
+    """A finite number above zero."""
+    value = number(value, name)
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number above 0, got {value:g}")
+    return value
+
+
+def number(value: float, name: str) -> float:
+    """One real number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+
+
+def choice(value: str, options: Iterable[str], name: str) -> str:
+    """One of the named options; a typo is answered with the nearest name."""
+    names = list(options)
+    if value in names:
+        return value
+    near = get_close_matches(str(value), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}{hint}")
+
+
+def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    """A float64 array of the given shape without NaN or infinity."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers of shape {shape}") from None
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = tuple(int(i) for i in bad[0])
+        raise ValueError(
+            f"{name} must be finite, but {len(bad)} of its entries are not; "
+            f"the first is {name}{list(where)} = {array[where]}"
+        )
+    return array

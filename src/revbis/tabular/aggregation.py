@@ -1,0 +1,123 @@
+"""Merging states that a metric calls close, with a certificate on what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from revbis.tabular.bounds import ValueGapBound, value_gap_bound
+from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.result import MetricResult
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """A partition of the states and the MDP on its classes.
+
+    Attributes:
+        labels: Class of each state, (S,).
+        representatives: The state each class was built around, (C,).
+        mdp: The MDP on the classes; members of a class count equally.
+        policy: The policy on the classes, (C, A), or None for the optimal one.
+        value_loss_bound: |V(s) − V̄(class of s)| is at most this everywhere, where V̄ is the value
+            of `policy` in `mdp` (of the best policy when there is none).
+    """
+
+    labels: Index
+    representatives: Index
+    mdp: FiniteMDP
+    policy: Array | None
+    value_loss_bound: float
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, C."""
+        return len(self.representatives)
+
+
+def aggregate(result: MetricResult, eps: float) -> Aggregation:
+    r"""Merges states whose values the metric certifies to be within eps of a representative.
+
+    Each class is a representative and the states not yet taken whose value-gap bound b to it is at
+    most eps. The loss is certified by
+    \(\max_s \frac{1}{|C(s)|} Σ_{t ∈ C(s)} b(s,t) / (1−γ)\).
+
+    Args:
+        result: A metric on states, other than the lax one (whose classes share no actions).
+        eps: The largest value gap to a representative, at least 0.
+    """
+    if result.level != "state":
+        raise ValueError("aggregate merges states: solve the metric with level='state'")
+    if result.metric == "lax_bisimulation":
+        raise ValueError(
+            "lax bisimulation matches different actions to each other, so its classes have no "
+            "common actions; use bisimulation, or a metric of a policy"
+        )
+    if not eps >= 0:
+        raise ValueError(f"eps must be at least 0, got {eps}")
+    bound = value_gap_bound(result)
+    offers = _offer_numbers(result)
+    labels, representatives = _partition(bound, eps, offers)
+    mdp, policy = _aggregated(result, labels, len(representatives))
+    loss = _largest_mean_gap(bound, labels) / (1 - result.gamma)
+    return Aggregation(labels, representatives, mdp, policy, loss)
+
+
+def _offer_numbers(result: MetricResult) -> Index:
+    """Without a policy only states that offer the same actions can share a class."""
+    if result.policy is not None:
+        return np.zeros(result.n, dtype=np.int64)
+    return np.asarray(np.unique(result.mdp.available, axis=0, return_inverse=True)[1]).ravel()
+
+
+def _partition(bound: ValueGapBound, eps: float, offers: Index) -> tuple[Index, Index]:
+    n = len(offers)
+    labels = np.full(n, -1)
+    representatives: list[int] = []
+    for state in range(n):
+        if labels[state] >= 0:
+            continue
+        free = np.flatnonzero((labels < 0) & (offers == offers[state]))
+        near = free[bound.pairs(state, free) <= eps]
+        labels[near] = len(representatives)
+        labels[state] = len(representatives)
+        representatives.append(state)
+    return labels, np.array(representatives)
+
+
+def _aggregated(
+    result: MetricResult, labels: Index, n_classes: int
+) -> tuple[FiniteMDP, Array | None]:
+    """Transitions and rewards averaged over a class, weighted by how often the policy acts so."""
+    mdp = result.mdp
+    n, m = mdp.rewards.shape
+    member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_classes, n))
+    use = mdp.available.astype(np.float64) if result.policy is None else result.policy
+    used = member @ use
+    # Actions the policy never takes in a class are averaged over the members that offer them.
+    offered = member @ mdp.available.astype(np.float64)
+    weight = np.where((used > 0)[labels], use, mdp.available)
+    total = np.where(used > 0, used, offered)
+    share = np.divide(weight, total[labels], out=np.zeros((n, m)), where=total[labels] > 0)
+    P = []
+    for a in range(m):
+        rows = sp.diags(share[:, a]) @ mdp.transitions[np.arange(n) * m + a]
+        P.append(sp.csr_matrix(member @ rows @ member.T))
+    policy = None if result.policy is None else used / used.sum(axis=1, keepdims=True)
+    return FiniteMDP(P, member @ (share * mdp.rewards), mask=offered > 0), policy
+
+
+def _largest_mean_gap(bound: ValueGapBound, labels: Index) -> float:
+    order = np.argsort(labels, kind="stable")
+    worst = 0.0
+    for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        for block in np.array_split(members, max(1, len(members) ** 2 // (1 << 22))):
+            gaps = bound.pairs(block[:, None], members[None, :])
+            worst = max(worst, float(gaps.mean(axis=1).max(initial=0.0)))
+    return worst

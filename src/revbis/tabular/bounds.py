@@ -1,0 +1,177 @@
+"""What a metric, or any matrix, is worth: certificates and bounds on value gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from revbis import checks
+from revbis.tabular.linear import LinearProblem
+from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.result import LINEAR, MetricResult
+from revbis.tabular.solver import blank_result, make_problem
+from revbis.tabular.values import action_value, optimal_policy, policy_value
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a matrix d is from the exact metric d*, without knowing d*.
+
+    Attributes:
+        error_bound: ‖d − d*‖ in sup norm is at most this.
+        lower: d* − d is nowhere below this.
+        upper: d* − d is nowhere above this.
+        residual: ‖T d − d‖, the Bellman residual.
+    """
+
+    error_bound: float
+    lower: float
+    upper: float
+    residual: float
+
+
+def certify(
+    mdp: FiniteMDP,
+    policy: ArrayLike | None,
+    d: ArrayLike,
+    metric: str,
+    gamma: float,
+    *,
+    c: float | None = None,
+    level: str = "state",
+) -> Certificate:
+    r"""Certifies any matrix, a learned one too, against an exact metric.
+
+    The operator T is monotone and \(T(d + κ) = Td + λκ\), so
+    \(d^* − d ∈ [\min, \max](Td − d)/(1−λ)\). One application of T is all it takes.
+
+    Args:
+        mdp: The MDP.
+        policy: The policy; None for bisimulation and lax_bisimulation.
+        d: The matrix, (n, n); it need be neither symmetric nor zero on the diagonal.
+        metric: The metric's name.
+        gamma: Discount.
+        c: Coefficient of the weighted form.
+        level: "state" or "state_action".
+
+    Returns:
+        A `Certificate`; its bounds hold in exact arithmetic, with rounding allowed for.
+    """
+    wanted = blank_result(metric, mdp, policy, gamma, c=c, level=level)
+    d = checks.finite_matrix(d, (wanted.n, wanted.n), "d")
+    problem = make_problem(wanted)
+    applied, lost = problem.apply(d)
+    change = applied - d
+    low, high = float(change.min()) - lost, float(change.max()) + lost
+    if metric == "bisimulation" and not mdp.available.all():
+        # Pairs pinned at the largest distance do not move with κ: only one side each way holds.
+        low, high = min(low, 0.0), max(high, 0.0)
+    scale = 1 - wanted.discount
+    return Certificate(
+        error_bound=max(abs(low), abs(high)) / scale,
+        lower=low / scale,
+        upper=high / scale,
+        residual=float(np.abs(change).max()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ValueGapBound:
+    """A valid bound on value gaps, made from a metric.
+
+    Attributes:
+        result: The metric.
+        target_gamma: The discount of the values.
+        value: What is bounded: "V", "Q" (of the policy) or "V*".
+        repair: What had to be added because the metric looks less far ahead than the values; 0
+            when it does not.
+        explanation: The formula in words, and why.
+    """
+
+    result: MetricResult
+    target_gamma: float
+    value: str
+    repair: float
+    explanation: str
+
+    def matrix(self) -> Array:
+        """The bound for all pairs, (n, n), zero on the diagonal."""
+        reduced = self.result.reduced() if self.result.metric in LINEAR else None
+        bound = self._combine(self.result.matrix(), reduced)
+        np.fill_diagonal(bound, 0.0)
+        return bound
+
+    def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """The bound for the pairs (i, j)."""
+        linear = self.result.metric in LINEAR
+        reduced = self.result.reduced_pairs(i, j) if linear else None
+        bound = self._combine(self.result.pairs(i, j), reduced)
+        return np.where(np.equal(i, j), 0.0, bound)
+
+    def _combine(self, distance: Array, reduced: Array | None) -> Array:
+        """The least of the valid bounds, with the metric's own error on top."""
+        weight, error = self.result.reward_weight, self.result.error_bound
+        bound = (distance + error) / weight
+        if reduced is not None:
+            spread = _reward_range(self.result)
+            horizon = 1 - min(self.target_gamma, self.result.discount)
+            cramer = np.sqrt(spread * (reduced + 2 * error) / weight / horizon)
+            bound = np.minimum(bound, cramer)
+        return np.asarray(bound + self.repair)
+
+
+def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> ValueGapBound:
+    r"""The valid bound on |ΔV| (|ΔQ| between state-action pairs) that a metric gives.
+
+    With λ the metric's own discount (γ, or c in the weighted form) and \(\bar U = U/(1−c)\) or U:
+
+    - target ≤ λ: \(|ΔV| ≤ \bar U\); for MICo and revised also
+      \(|ΔV| ≤ \sqrt{range(R)\,ρ/(1−γ)}\), and the smaller counts.
+    - target > λ: that is false in general; what holds is
+      \(|ΔV| ≤ \bar U + (γ−λ)/(1−λ)\,span(V)\), with the values' own span.
+
+    Bisimulation and lax bisimulation bound the gap of optimal values, not of a policy's.
+
+    Args:
+        result: Any metric.
+        target_gamma: The discount of the values; the one the metric was asked for when None.
+    """
+    target = result.gamma if target_gamma is None else checks.discount(target_gamma, "target_gamma")
+    value = "V*" if result.policy is None else ("V" if result.level == "state" else "Q")
+    own = result.discount
+    base = f"|Δ{value}| ≤ {'U/(1−c)' if result.c is not None else 'd'}"
+    if result.metric in LINEAR:
+        base += " and |Δ" + value + "| ≤ √(range(R)·ρ/(1−γ)), whichever is less"
+    if target <= own:
+        text = f"{base}: the metric discounts by {own:g}, no faster than the values' {target:g}"
+        return ValueGapBound(result, target, value, 0.0, text)
+    span = _value_span(result, target)
+    repair = (target - own) / (1 - own) * span
+    text = (
+        f"{base}, plus (γ−λ)/(1−λ)·span({value}) = {repair:.4g}: the metric discounts by "
+        f"λ = {own:g}, faster than the values' γ = {target:g}, so it misses what lies further "
+        "ahead and alone bounds nothing"
+    )
+    return ValueGapBound(result, target, value, repair, text)
+
+
+def _reward_range(result: MetricResult) -> float:
+    """Range of the rewards that the metric sees."""
+    problem = make_problem(result)
+    assert isinstance(problem, LinearProblem)
+    return float(np.ptp(problem.chain.values))
+
+
+def _value_span(result: MetricResult, gamma: float) -> float:
+    mdp = result.mdp
+    if result.policy is None:
+        value, _ = optimal_policy(mdp, gamma)
+        return float(np.ptp(value))
+    value = policy_value(mdp, result.policy, gamma)
+    if result.level == "state":
+        return float(np.ptp(value))
+    return float(np.ptp(action_value(mdp, value, gamma)[mdp.available]))

@@ -1,0 +1,147 @@
+"""How a learned distance compares with an exact metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from revbis import checks
+from revbis.tabular.bounds import certify
+from revbis.tabular.result import MetricResult
+from revbis.tabular.values import action_value, optimal_policy, policy_value
+
+Array = NDArray[np.float64]
+_MOST_PAIRS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A learned distance beside an exact metric, over pairs of different states.
+
+    Attributes:
+        spearman: Rank correlation (Spearman).
+        kendall: Rank correlation (Kendall's τ-b).
+        neighbour_overlap: Mean share of each state's k nearest that both agree on.
+        neighbours: k.
+        scale: The factor on the learned distance that fits best in least squares.
+        stress: What is left then, relative to the exact distances' norm; 0 is a perfect fit.
+        residual: Bellman residual ‖T d − d‖ of the learned distance, unscaled.
+        error_bound: Certified sup-norm distance of the learned from the exact metric, unscaled.
+        violations: Share of pairs whose value gap exceeds the learned distance.
+        worst_violation: By how much at most.
+        collapsed: Share of pairs that the learned distance puts nearer than 1% of its largest
+            distance although the exact metric does not.
+        self_distance: Mean learned distance of a state to itself.
+        exact_self_distance: The same for the exact metric.
+        pairs: Pairs the rank correlations are computed from (a seeded sample when there are many).
+    """
+
+    spearman: float
+    kendall: float
+    neighbour_overlap: float
+    neighbours: int
+    scale: float
+    stress: float
+    residual: float
+    error_bound: float
+    violations: float
+    worst_violation: float
+    collapsed: float
+    self_distance: float
+    exact_self_distance: float
+    pairs: int
+
+
+def compare(
+    learned: ArrayLike | MetricResult, exact: MetricResult, *, neighbours: int = 5, seed: int = 0
+) -> Comparison:
+    """Compares a learned distance matrix with an exact metric.
+
+    Rank correlations are NaN when either side is constant.
+
+    Args:
+        learned: Distances, (n, n), or another result.
+        exact: The metric to compare with.
+        neighbours: k of the nearest-neighbour overlap; at most n − 1 are used.
+        seed: Of the sample of pairs, when there are more than a million.
+    """
+    if isinstance(learned, MetricResult):
+        learned = learned.matrix()
+    n = exact.n
+    if n < 2:
+        raise ValueError("comparing distances takes at least two states")
+    if neighbours < 1:
+        raise ValueError(f"neighbours must be at least 1, got {neighbours}")
+    d = checks.finite_matrix(learned, (n, n), "learned")
+    reference = exact.matrix()
+    i, j = np.triu_indices(n, 1)
+    gap = _value_gaps(exact, i, j)
+    both = (d[i, j] + d[j, i]) / 2
+    truth = reference[i, j]
+    spearman, kendall, used = _rank_correlations(both, truth, seed)
+    norm = float(both @ both)
+    scale = float(both @ truth) / norm if norm > 0 else 0.0
+    size = float(np.linalg.norm(truth))
+    misfit = float(np.linalg.norm(scale * both - truth))
+    k = min(neighbours, n - 1)
+    certificate = certify(
+        exact.mdp, exact.policy, d, exact.metric, exact.gamma, c=_last(exact), level=exact.level
+    )
+    excess = gap - both
+    return Comparison(
+        spearman=spearman,
+        kendall=kendall,
+        neighbour_overlap=_overlap(d, reference, k),
+        neighbours=k,
+        scale=scale,
+        stress=misfit / size if size > 0 else float(misfit > 0),
+        residual=certificate.residual,
+        error_bound=certificate.error_bound,
+        violations=float((excess > exact.error_bound).mean()),
+        worst_violation=max(0.0, float(excess.max())),
+        collapsed=float(((both < 0.01 * both.max()) & (truth >= 0.01 * truth.max())).mean()),
+        self_distance=float(np.diag(d).mean()),
+        exact_self_distance=float(exact.self_distance().mean()),
+        pairs=used,
+    )
+
+
+def _last(exact: MetricResult) -> float | None:
+    return None if exact.c is None else exact.discount
+
+
+def _value_gaps(exact: MetricResult, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
+    """Gaps of the values that the metric is about: V or Q of the policy, or V*; weighted by 1−c."""
+    gamma = exact.discount
+    if exact.policy is None:
+        value, _ = optimal_policy(exact.mdp, gamma)
+    else:
+        value = policy_value(exact.mdp, exact.policy, gamma)
+        if exact.level == "state_action":
+            value = action_value(exact.mdp, value, gamma)[exact.mdp.available]
+    return np.asarray(exact.reward_weight * np.abs(value[i] - value[j]))
+
+
+def _rank_correlations(x: Array, y: Array, seed: int) -> tuple[float, float, int]:
+    if len(x) > _MOST_PAIRS:
+        chosen = np.random.default_rng(seed).choice(len(x), _MOST_PAIRS, replace=False)
+        x, y = x[chosen], y[chosen]
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan"), float("nan"), len(x)
+    spearman = float(stats.spearmanr(x, y).statistic)
+    return spearman, float(stats.kendalltau(x, y).statistic), len(x)
+
+
+def _overlap(a: Array, b: Array, k: int) -> float:
+    shared = 0
+    for s in range(len(a)):
+        shared += len(np.intersect1d(_nearest(a[s], s, k), _nearest(b[s], s, k)))
+    return shared / (k * len(a))
+
+
+def _nearest(row: Array, s: int, k: int) -> NDArray[np.int64]:
+    others = np.delete(np.arange(len(row)), s)
+    return others[np.argsort(row[others], kind="stable")[:k]]

@@ -1,0 +1,212 @@
+"""Bisimulation where every action has one successor: no transport, only gathers.
+
+For bisimulation, fix which action attains the maximum at each pair: every pair then has one
+successor pair, and the values on that graph are exact in one pass over it (a path, or a cycle in
+closed form). Improving the actions and evaluating again is Howard's policy iteration, which ends
+after a handful of rounds. Lax bisimulation has a minimum inside the maximum and is swept instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis.tabular.compiled import compiled
+from revbis.tabular.linear import Progress, Solution
+from revbis.tabular.wasserstein import TransportProblem, offers, row_blocks
+from revbis.tabular.wasserstein_kernels import hausdorff_couple
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+def gather(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+    """Solves bisimulation or lax bisimulation on deterministic transitions."""
+    successor = problem.laws.indices.astype(np.int64)
+    d = np.zeros((problem.n, problem.n))
+    if problem.matched:
+        return _howard(problem, successor, d, tol, progress)
+    return _sweeps(problem, successor, d, tol, progress)
+
+
+def memory_needed(problem: TransportProblem) -> int:
+    """Bytes `gather` keeps: distances, and for bisimulation choices, marks and a stack of pairs."""
+    return (8 + 2 + 1 + 4) * problem.n**2
+
+
+def _howard(
+    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+) -> Solution:
+    n = problem.n
+    choice = np.zeros((n, n), dtype=np.int16)
+    stack = np.empty(n * (n - 1) // 2 + 1, dtype=np.int64)
+    lost = problem.rounding(problem.scale)
+    rounds = 0
+    while True:
+        residual, improved = 0.0, 0
+        for span in row_blocks(problem, 1 << 22):
+            change, better = _improve(problem.reward, offers(problem), successor, d, choice, span)
+            residual, improved = max(residual, change), improved + better
+        bound = (residual + lost) / (1 - problem.discount)
+        progress(rounds, bound)
+        if bound <= tol or (rounds and not improved):
+            return Solution(bound, rounds, matrix=d)
+        _evaluate(problem.reward, offers(problem), successor, choice, stack, d)
+        rounds += 1
+
+
+def _sweeps(
+    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+) -> Solution:
+    most = int(np.diff(problem.first).max())
+    work = np.empty((most, most))
+    lost = problem.rounding(problem.scale)
+    best, patience, sweeps = np.inf, 0, 0
+    while True:
+        residual = 0.0
+        for write in (True, False):
+            residual = 0.0
+            for span in row_blocks(problem, 1 << 22):
+                change = _lax_rows(
+                    problem.reward,
+                    offers(problem),
+                    successor,
+                    d,
+                    work,
+                    span,
+                    write,
+                )
+                residual = max(residual, change)
+            if residual > tol * (1 - problem.discount):
+                break
+        sweeps += 1
+        bound = (residual + lost) / (1 - problem.discount)
+        progress(sweeps, bound)
+        patience = 0 if bound < best else patience + 1
+        best = min(best, bound)
+        if not write and (bound <= tol or patience >= 3):
+            return Solution(bound, sweeps, matrix=d)
+
+
+@compiled
+def _improve(
+    reward: Array,
+    offered: Any,
+    successor: Index,
+    d: Array,
+    choice: NDArray[np.int16],
+    span: tuple[int, int],
+) -> tuple[float, int]:  # pragma: no cover - compiled
+    """Picks a better action where there is one; returns the Bellman residual and how many."""
+    first, offer, _, far, discount = offered
+    residual, improved = 0.0, 0
+    for s in range(span[0], span[1]):
+        for t in range(s + 1, d.shape[0]):
+            if offer[s] != offer[t]:
+                residual = max(residual, abs(far - d[s, t]))
+                continue
+            top = d[s, t]
+            margin = 1e-14 * (1.0 + top)
+            value = 0.0
+            for i in range(first[s + 1] - first[s]):
+                x, y = first[s] + i, first[t] + i
+                candidate = abs(reward[x] - reward[y]) + discount * d[successor[x], successor[y]]
+                value = max(value, candidate)
+                if candidate > top + margin:
+                    top = candidate
+                    choice[s, t] = i
+            improved += top > d[s, t]
+            residual = max(residual, abs(value - d[s, t]))
+    return residual, improved
+
+
+@compiled
+def _evaluate(
+    reward: Array,
+    offered: Any,
+    successor: Index,
+    choice: NDArray[np.int16],
+    stack: Index,
+    d: Array,
+) -> None:  # pragma: no cover - compiled
+    """Exact values of the chosen actions, in place; each pair is visited once."""
+    first, offer, _, far, discount = offered
+    n = d.shape[0]
+    mark = np.zeros((n, n), dtype=np.uint8)  # 1: on the path being walked, 2: known
+    for s in range(n):
+        for t in range(s + 1, n):
+            top = 0
+            u, v = s, t
+            while True:
+                if u > v:
+                    u, v = v, u
+                if u == v:
+                    value = 0.0
+                    break
+                if offer[u] != offer[v]:
+                    value = far
+                    d[u, v] = far
+                    d[v, u] = far
+                    mark[u, v] = 2
+                    break
+                if mark[u, v] == 2:
+                    value = d[u, v]
+                    break
+                if mark[u, v] == 1:  # the path bit its tail: the cycle has a closed form
+                    tail = top - 1
+                    while stack[tail] != u * n + v:
+                        tail -= 1
+                    value, weight = 0.0, 1.0
+                    for e in range(tail, top):
+                        i, j = stack[e] // n, stack[e] % n
+                        a = choice[i, j]
+                        value += weight * abs(reward[first[i] + a] - reward[first[j] + a])
+                        weight *= discount
+                    value /= 1.0 - weight
+                    break
+                mark[u, v] = 1
+                stack[top] = u * n + v
+                top += 1
+                a = choice[u, v]
+                u, v = successor[first[u] + a], successor[first[v] + a]
+            while top > 0:
+                top -= 1
+                i, j = stack[top] // n, stack[top] % n
+                a = choice[i, j]
+                value = abs(reward[first[i] + a] - reward[first[j] + a]) + discount * value
+                d[i, j] = value
+                d[j, i] = value
+                mark[i, j] = 2
+
+
+@compiled
+def _lax_rows(
+    reward: Array,
+    offered: Any,
+    successor: Index,
+    d: Array,
+    distance: Array,
+    span: tuple[int, int],
+    write: bool,
+) -> float:  # pragma: no cover - compiled
+    """One sweep of the lax operator, in place or only measured; returns the largest change."""
+    first, _, _, _, discount = offered
+    change = 0.0
+    for s in range(span[0], span[1]):
+        for t in range(s + 1, d.shape[0]):
+            m, k = first[s + 1] - first[s], first[t + 1] - first[t]
+            for i in range(m):
+                x = first[s] + i
+                for j in range(k):
+                    y = first[t] + j
+                    following = d[successor[x], successor[y]]
+                    distance[i, j] = abs(reward[x] - reward[y]) + discount * following
+            i, j = hausdorff_couple(distance, m, k)
+            value = distance[i, j]
+            change = max(change, abs(value - d[s, t]))
+            if write:
+                d[s, t] = value
+                d[t, s] = value
+    return change

@@ -1,0 +1,170 @@
+"""Small and large MDPs to try the metrics on. Everything random takes a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from revbis import checks
+from revbis.tabular.mdp import FiniteMDP
+
+
+class Example(NamedTuple):
+    """An MDP and a policy on it, (S, A)."""
+
+    mdp: FiniteMDP
+    policy: NDArray[np.float64]
+
+
+def toy(scaling: str = "stated") -> Example:
+    """The paper's three-state example: s1 and s2 earn the same on average, in different ways.
+
+    The policy draws a0 or a1 in s1, a0 or a2 in s2, and a0 in s3; a0 stays, the others go to s3.
+
+    Args:
+        scaling: "stated" has the rewards the paper states (1, and 1/2 in s3). "printed" halves all
+            of them, which gives the distances that the paper prints.
+    """
+    scale = {"stated": 1.0, "printed": 0.5}[
+        checks.choice(scaling, ("stated", "printed"), "scaling")
+    ]
+    successors = np.array([[0, 2, 0], [1, 0, 2], [2, 0, 0]])
+    rewards = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.0]]) * scale
+    mask = np.array([[True, True, False], [True, False, True], [True, False, False]])
+    policy = np.array([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]])
+    return Example(FiniteMDP(successors, rewards, mask=mask), policy)
+
+
+def grid_world(
+    rows: int = 8,
+    columns: int | None = None,
+    *,
+    slip: float = 0.2,
+    walls: Sequence[tuple[int, int]] = (),
+    goal: tuple[int, int] | None = None,
+) -> Example:
+    """A grid with four moves (up, right, down, left) and the uniform policy.
+
+    A move goes astray to either side with probability slip/2 each. A move aimed at the goal earns
+    1; one aimed at a wall or the edge earns −0.1 and stays.
+
+    Args:
+        rows: Height.
+        columns: Width; equal to rows when None.
+        slip: Probability of going astray, in [0, 1].
+        walls: Cells that are no states.
+        goal: The goal cell; the lower right corner when None.
+    """
+    columns = rows if columns is None else columns
+    if rows < 1 or columns < 1:
+        raise ValueError(f"rows and columns must be at least 1, got {rows} and {columns}")
+    if not 0 <= slip <= 1:
+        raise ValueError(f"slip must be in [0, 1], got {slip}")
+    goal = (rows - 1, columns - 1) if goal is None else goal
+    free = np.ones((rows, columns), dtype=bool)
+    for cell in (*walls, goal):
+        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
+            raise ValueError(f"cell {cell} lies outside the {rows}×{columns} grid")
+    for row, column in walls:
+        free[row, column] = False
+    if not free[goal]:
+        raise ValueError(f"the goal {goal} is a wall")
+    number = np.full(free.shape, -1)
+    number[free] = np.arange(free.sum())
+    aimed = np.stack([_aim(number, move) for move in ((-1, 0), (0, 1), (1, 0), (0, -1))], axis=1)
+    stays = aimed == np.arange(len(aimed))[:, None]
+    rewards = np.where(aimed == number[goal], 1.0, np.where(stays, -0.1, 0.0))
+    moves = [sp.csr_matrix((np.ones(len(a)), a, np.arange(len(a) + 1))) for a in aimed.T]
+    for move in moves:
+        move.resize(len(aimed), len(aimed))
+    P = [
+        (1 - slip) * moves[a] + slip / 2 * (moves[(a + 1) % 4] + moves[(a + 3) % 4])
+        for a in range(4)
+    ]
+    mdp = FiniteMDP(P, rewards, grid=np.argwhere(free))
+    return Example(mdp, mdp.uniform_policy())
+
+
+def four_rooms(size: int = 11, *, slip: float = 0.2) -> Example:
+    """A square grid world cut by two walls with a door in each half, as in many papers."""
+    if size < 5:
+        raise ValueError(f"size must be at least 5, got {size}")
+    middle = size // 2
+    doors = {middle // 2, middle + 1 + (size - middle - 1) // 2}
+    cross = [
+        cell
+        for i in range(size)
+        for cell in ((i, middle), (middle, i))
+        if i == middle or i not in doors
+    ]
+    return grid_world(size, slip=slip, walls=sorted(set(cross)))
+
+
+def garnet(
+    n_states: int,
+    n_actions: int = 3,
+    branching: int = 5,
+    *,
+    reward_levels: int | None = None,
+    seed: int = 0,
+) -> Example:
+    """A random MDP: `branching` successors for each pair, Dirichlet weights, a random policy.
+
+    Args:
+        n_states: S.
+        n_actions: A.
+        branching: Successors of each state-action pair.
+        reward_levels: Rewards are drawn from so many equally spaced levels in [0, 1]; uniformly in
+            [0, 1] when None.
+        seed: Everything is drawn from this.
+    """
+    if min(n_states, n_actions) < 1:
+        raise ValueError(f"n_states and n_actions must be at least 1, got {n_states}, {n_actions}")
+    if not 1 <= branching <= n_states:
+        raise ValueError(f"branching must be in 1..{n_states} (n_states), got {branching}")
+    if reward_levels is not None and reward_levels < 2:
+        raise ValueError(f"reward_levels must be at least 2, got {reward_levels}")
+    rng = np.random.default_rng(seed)
+    P = []
+    for _ in range(n_actions):
+        steps = np.stack([rng.choice(n_states, branching, replace=False) for _ in range(n_states)])
+        weights = rng.dirichlet(np.ones(branching), size=n_states)
+        starts = np.arange(0, n_states * branching + 1, branching)
+        P.append(sp.csr_matrix((weights.ravel(), steps.ravel(), starts), shape=(n_states,) * 2))
+    shape = (n_states, n_actions)
+    if reward_levels is None:
+        rewards = rng.random(shape)
+    else:
+        rewards = rng.integers(reward_levels, size=shape) / (reward_levels - 1)
+    policy = rng.dirichlet(np.ones(n_actions), size=n_states)
+    return Example(FiniteMDP(P, rewards), policy)
+
+
+def delay_chain(steps: int = 20) -> Example:
+    """Two chains of `steps` steps; only the first ends in a reward of 1 at every step.
+
+    States 0 and steps + 1 are the two starts. Their values differ by γ^steps/(1−γ), but the
+    weighted metric with coefficient c sees that only through c^steps: for c < γ it does not bound
+    the value gap.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    length = steps + 1
+    following = np.minimum(np.arange(length) + 1, steps)
+    successors = np.concatenate([following, following + length])[:, None]
+    rewards = np.zeros((2 * length, 1))
+    rewards[steps] = 1.0
+    mdp = FiniteMDP(successors, rewards)
+    return Example(mdp, mdp.uniform_policy())
+
+
+def _aim(number: NDArray[np.int64], move: tuple[int, int]) -> NDArray[np.int64]:
+    """The state each state's move is aimed at, itself if a wall or the edge is there."""
+    padded = np.pad(number, 1, constant_values=-1)
+    rows, columns = number.shape
+    there = padded[1 + move[0] : 1 + move[0] + rows, 1 + move[1] : 1 + move[1] + columns]
+    return np.where(there >= 0, there, number)[number >= 0]

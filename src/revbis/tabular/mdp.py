@@ -1,0 +1,293 @@
+"""Finite Markov decision processes: validated, immutable, sparse inside."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+from warnings import warn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from revbis import checks
+from revbis.tabular.toy_text import grid_of, make, read_table
+from revbis.tabular.validation import (
+    ROW_SUM_TOLERANCE,
+    available_actions,
+    expected_rewards,
+    grid_positions,
+    refuse,
+    sizes,
+    transition_rows,
+)
+
+Array = NDArray[np.float64]
+_FORMAT = 1
+
+
+class FiniteMDP:
+    """A Markov decision process with S states and A actions.
+
+    Args:
+        P: Transition probabilities: an array (S, A, S), a list of A sparse matrices (S, S), or an
+            integer array (S, A) of successors when transitions are deterministic.
+        R: Expected rewards, (S, A).
+        mask: Which actions each state offers, (S, A) booleans; all of them when None. Rows of P
+            and R for actions that are not on offer are ignored.
+        grid: Row and column of each state, (S, 2) integers, when the states lie on a grid. Only
+            pictures use it.
+
+    Attributes:
+        transitions: CSR matrix (S·A, S); row s·A + a is the law of the next state. Rows of actions
+            that are not on offer are empty.
+        rewards: (S, A), zero where the action is not on offer.
+        available: (S, A) booleans.
+        grid: (S, 2) integers or None.
+
+    Raises:
+        ValueError: For wrong shapes, NaN, negative entries or rows that do not sum to 1; the
+            message names the row.
+
+    Example:
+        >>> mdp = FiniteMDP(P=np.array([[1], [1]]), R=[[0.0], [1.0]])
+        >>> mdp
+        FiniteMDP(n_states=2, n_actions=1, deterministic)
+    """
+
+    transitions: Any
+    rewards: Array
+    available: NDArray[np.bool_]
+    grid: NDArray[np.int64] | None
+
+    def __init__(
+        self,
+        P: Any,
+        R: ArrayLike,
+        mask: ArrayLike | None = None,
+        grid: ArrayLike | None = None,
+    ) -> None:
+        n_states, n_actions = sizes(P)
+        shape = (n_states, n_actions)
+        available = available_actions(mask, shape)
+        rewards = expected_rewards(R, available)
+        transitions = transition_rows(P, shape, available)
+        for array in (available, rewards, transitions.data, transitions.indices):
+            array.setflags(write=False)
+        fields = {
+            "transitions": transitions,
+            "rewards": rewards,
+            "available": available,
+            "grid": grid_positions(grid, n_states),
+        }
+        self.__dict__.update(fields)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"FiniteMDP is immutable: make a new one instead of setting {name!r}")
+
+    def __repr__(self) -> str:
+        kind = ", deterministic" if self.successors is not None else ""
+        return f"FiniteMDP(n_states={self.n_states}, n_actions={self.n_actions}{kind})"
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, S."""
+        return int(self.rewards.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return int(self.rewards.shape[1])
+
+    @cached_property
+    def state_actions(self) -> NDArray[np.int64]:
+        """The state-action pairs on offer, (X, 2): what state-action results are indexed by."""
+        return np.argwhere(self.available)
+
+    @cached_property
+    def successors(self) -> NDArray[np.int64] | None:
+        """The next state of each pair, (S, A), −1 where not on offer; None if any is random."""
+        counts = np.diff(self.transitions.indptr)
+        if counts.max() > 1:
+            return None
+        successors = np.full(self.rewards.size, -1, dtype=np.int64)
+        successors[counts == 1] = self.transitions.indices
+        return successors.reshape(self.rewards.shape)
+
+    def uniform_policy(self) -> Array:
+        """The policy that draws uniformly among the actions on offer, (S, A)."""
+        return np.asarray(self.available / self.available.sum(axis=1, keepdims=True))
+
+    @classmethod
+    def from_gymnasium(cls, env: Any) -> FiniteMDP:
+        """Reads a toy-text environment (FrozenLake, Taxi, CliffWalking) or a Gymnasium id.
+
+        A state that an episode ends in becomes absorbing with reward 0.
+
+        Args:
+            env: An environment whose `unwrapped.P[state][action]` is Gymnasium's list of
+                (probability, next_state, reward, terminated), or its id.
+        """
+        if isinstance(env, str):
+            env = make(env)
+        P, R = read_table(env.unwrapped)
+        return cls(P, R, grid=grid_of(env.unwrapped, len(R)))
+
+    @classmethod
+    def from_transitions(
+        cls,
+        s: ArrayLike,
+        a: ArrayLike,
+        r: ArrayLike,
+        s2: ArrayLike,
+        *,
+        n_states: int | None = None,
+        n_actions: int | None = None,
+    ) -> FiniteMDP:
+        """Estimates an MDP from logged transitions: frequencies and mean rewards.
+
+        Actions never tried in a state are not on offer there. A state that was never left becomes
+        absorbing with reward 0, as a terminal state is; a warning counts them.
+
+        Args:
+            s: States, (N,) integers.
+            a: Actions, (N,) integers.
+            r: Rewards, (N,).
+            s2: Next states, (N,) integers.
+            n_states: S; the largest index seen plus one when None.
+            n_actions: A; likewise.
+        """
+        states, actions, following = (
+            _indices(x, name) for x, name in ((s, "s"), (a, "a"), (s2, "s2"))
+        )
+        rewards = checks.finite_matrix(r, states.shape, "r")
+        if actions.shape != states.shape or following.shape != states.shape:
+            raise ValueError(
+                f"s, a, r and s2 must have one length, got {len(states)}, {len(actions)}, "
+                f"{len(rewards)} and {len(following)}"
+            )
+        if not len(states):
+            raise ValueError("s, a, r and s2 are empty: at least one transition is wanted")
+        n = _count(n_states, max(states.max(), following.max()) + 1, "n_states")
+        m = _count(n_actions, actions.max() + 1, "n_actions")
+        row = states * m + actions
+        visits = np.bincount(row, minlength=n * m).astype(np.float64)
+        total = np.bincount(row, weights=rewards, minlength=n * m)
+        counts = sp.csr_matrix((np.ones(len(row)), (row, following)), shape=(n * m, n))
+        never_left = np.flatnonzero(visits.reshape(n, m).sum(axis=1) == 0)
+        if len(never_left):
+            warn(
+                f"{len(never_left)} of {n} states were never left in the data (the first is state "
+                f"{never_left[0]}): they are taken as terminal, absorbing with reward 0",
+                stacklevel=2,
+            )
+        loops = (never_left[:, None] * m + np.arange(m)).ravel()
+        stay = sp.csr_matrix(
+            (np.ones(len(loops)), (loops, np.repeat(never_left, m))), shape=(n * m, n)
+        )
+        visits[loops] = 1.0
+        seen = visits > 0
+        mean = np.divide(total, visits, out=np.zeros(n * m), where=seen)
+        rows = sp.diags(np.divide(1.0, visits, out=np.zeros(n * m), where=seen)) @ (counts + stay)
+        return cls(_split_actions(rows, n, m), mean.reshape(n, m), mask=seen.reshape(n, m))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the MDP as `.npz` (plain arrays, no pickle), atomically."""
+        path = Path(path)
+        arrays = {
+            "format": np.int64(_FORMAT),
+            "indptr": self.transitions.indptr,
+            "indices": self.transitions.indices,
+            "probabilities": self.transitions.data,
+            "rewards": self.rewards,
+            "available": self.available,
+        }
+        if self.grid is not None:
+            arrays["grid"] = self.grid
+        partial = path.with_name(path.name + f".{os.getpid()}.part")
+        try:
+            with open(partial, "wb") as file:
+                np.savez_compressed(file, **arrays)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FiniteMDP:
+        """Reads what `save` wrote, or any `.npz` with arrays P, R and optionally mask and grid."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            raise ValueError(f"{path}: no such file") from None
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is not a readable .npz of plain arrays: {error}") from None
+        if "format" in arrays:
+            return cls._from_arrays(arrays, path)
+        if "P" not in arrays or "R" not in arrays:
+            raise ValueError(
+                f"{path} holds {sorted(arrays) or 'nothing'}; wanted what FiniteMDP.save writes, "
+                "or arrays named P and R"
+            )
+        return cls(arrays["P"], arrays["R"], mask=arrays.get("mask"), grid=arrays.get("grid"))
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, Any], path: object) -> FiniteMDP:
+        if int(arrays["format"]) != _FORMAT:
+            raise ValueError(
+                f"{path} has MDP format {arrays['format']}; this version reads format {_FORMAT}"
+            )
+        try:
+            n, m = arrays["rewards"].shape
+            rows = sp.csr_matrix(
+                (arrays["probabilities"], arrays["indices"], arrays["indptr"]), shape=(n * m, n)
+            )
+            rows.check_format()
+            available = arrays["available"]
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"{path} is a damaged MDP file: {error}") from None
+        return cls(_split_actions(rows, n, m), arrays["rewards"], available, arrays.get("grid"))
+
+
+def as_policy(mdp: FiniteMDP, policy: ArrayLike) -> Array:
+    """A checked policy (S, A): probabilities, or (S,) integers naming one action a state."""
+    array = np.asarray(policy)
+    if array.shape == (mdp.n_states,) and np.issubdtype(array.dtype, np.integer):
+        if array.min() < 0 or array.max() >= mdp.n_actions:
+            raise ValueError(f"policy must name actions 0 to {mdp.n_actions - 1}, got {array}")
+        array = np.eye(mdp.n_actions)[array]
+    pi = checks.finite_matrix(array, mdp.rewards.shape, "policy")
+    refuse(pi < 0, pi, "policy", "is negative; probabilities are wanted")
+    refuse((pi > 0) & ~mdp.available, pi, "policy", "is above 0, but that action is not on offer")
+    total = pi.sum(axis=1)
+    wrong = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
+    if len(wrong):
+        raise ValueError(
+            f"policy[{wrong[0]}] sums to {total[wrong[0]]:.6g}, wanted 1 "
+            f"({len(wrong)} of {mdp.n_states} rows are off)"
+        )
+    return np.asarray(pi / total[:, None], dtype=np.float64)
+
+
+def _split_actions(rows: Any, n: int, m: int) -> list[Any]:
+    return [rows[np.arange(n) * m + a] for a in range(m)]
+
+
+def _indices(value: ArrayLike, name: str) -> NDArray[np.int64]:
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise ValueError(f"{name} must be 1-D integers, got {array.dtype} of shape {array.shape}")
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must hold indices from 0, got {array.min()}")
+    return array.astype(np.int64)
+
+
+def _count(given: int | None, seen: int, name: str) -> int:
+    if given is None:
+        return int(seen)
+    if given < seen:
+        raise ValueError(f"{name} is {given}, but the data goes up to index {seen - 1}")
+    return given

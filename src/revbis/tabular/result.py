@@ -1,0 +1,186 @@
+"""What a solver returns: a metric with its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from revbis.memory import ensure_fits
+from revbis.tabular.mdp import FiniteMDP
+
+Array = NDArray[np.float64]
+LINEAR = ("revised", "mico")
+
+
+@dataclass(frozen=True, eq=False)
+class MetricResult:
+    """A bisimulation metric on the states (or state-action pairs) of an MDP.
+
+    Attributes:
+        metric: Its name.
+        level: "state", or "state_action": rows are then `mdp.state_actions`.
+        mdp: The MDP.
+        policy: (S, A), or None for metrics without one.
+        gamma: The discount the values of interest have.
+        c: The coefficient of the weighted form, its sequence, or None.
+        tol: The error that was asked for.
+        error_bound: No entry is further than this from the exact metric.
+        iterations: Steps the solver took.
+        solver: The solver that ran.
+    """
+
+    metric: str
+    level: str
+    mdp: FiniteMDP
+    policy: Array | None
+    gamma: float
+    c: float | tuple[float, ...] | None
+    tol: float
+    error_bound: float
+    iterations: int
+    solver: str
+    _matrix: Array | None = field(default=None, repr=False)
+    _factors: tuple[Array, Array] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"MetricResult({self.metric}, level={self.level}, n={self.n}, "
+            f"error_bound={self.error_bound:.1e}, solver={self.solver}, "
+            f"iterations={self.iterations})"
+        )
+
+    @property
+    def n(self) -> int:
+        """Number of states, or of state-action pairs."""
+        return self.mdp.n_states if self.level == "state" else len(self.mdp.state_actions)
+
+    @property
+    def discount(self) -> float:
+        """The weight λ of the next-state term: γ, or the (last) coefficient c."""
+        if self.c is None:
+            return self.gamma
+        return self.c[-1] if isinstance(self.c, tuple) else self.c
+
+    @property
+    def reward_weight(self) -> float:
+        """The weight of the reward gap: 1, or 1 − c."""
+        return 1.0 if self.c is None else 1.0 - self.discount
+
+    @property
+    def rank(self) -> int | None:
+        """Number of columns of the low-rank form, None for a full matrix."""
+        return None if self._factors is None else self._factors[1].shape[1]
+
+    def matrix(self) -> Array:
+        """The distances as an array (n, n).
+
+        A low-rank result forms it now; it says the memory first and refuses what cannot fit.
+        """
+        if self._factors is None:
+            assert self._matrix is not None
+            return self._matrix
+        u, Z = self._factors
+        ensure_fits(8 * self.n**2, f"a {self.n} × {self.n} matrix", "use .pairs() or .embedding()")
+        out = Z @ Z.T
+        out *= -2.0
+        out += u[:, None]
+        out += u[None, :]
+        return out
+
+    def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """Distances of the pairs (i, j); index arrays broadcast against each other."""
+        i, j = self._indices(i, "i"), self._indices(j, "j")
+        if self._matrix is not None:
+            return np.asarray(self._matrix[i, j])
+        assert self._factors is not None
+        u, Z = self._factors
+        i, j = np.broadcast_arrays(i, j)
+        return np.asarray(u[i] + u[j] - 2 * np.einsum("...r,...r->...", Z[i], Z[j]))
+
+    def row(self, i: int) -> Array:
+        """Distances from i to everything, (n,)."""
+        if self._factors is None:
+            return self.pairs(i, np.arange(self.n))
+        u, Z = self._factors
+        return np.asarray(u[i] + u - 2 * (Z @ Z[i]))
+
+    def self_distance(self) -> Array:
+        """Distances from each state to itself, (n,): the spread of its own future rewards."""
+        index = np.arange(self.n)
+        return self.pairs(index, index)
+
+    def reduced(self) -> Array:
+        """Reduced distances ρ(s,t) = U(s,t) − ½(U(s,s) + U(t,t)), (n, n).
+
+        For the linear metrics ρ is the discounted squared Cramér distance of the reward laws, and
+        √ρ is Euclidean. The W1 metrics have no self-distance: ρ is the metric itself.
+        """
+        return self._reduce(self.matrix().copy(), self.self_distance())
+
+    def reduced_pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """Reduced distances of the pairs (i, j)."""
+        own = self.pairs(i, i) / 2 + self.pairs(j, j) / 2
+        return np.asarray(np.maximum(self.pairs(i, j) - own, 0.0))
+
+    def embedding(self, dim: int | None = None) -> Array:
+        """Coordinates of the states, (n, dim), principal axes first.
+
+        For the linear metrics squared distances of the coordinates are exactly the reduced
+        distances when dim is None, and their best approximation otherwise. For the W1 metrics this
+        is classical scaling: distances of the coordinates approximate the metric.
+        """
+        if dim is not None and dim < 1:
+            raise ValueError(f"dim must be at least 1, got {dim}")
+        if self._factors is not None:
+            return _principal_axes(self._factors[1], dim)
+        distances = self.reduced() if self.metric in LINEAR else self.matrix() ** 2
+        return _classical_scaling(distances, dim)
+
+    def _indices(self, value: ArrayLike, name: str) -> NDArray[np.int64]:
+        index = np.asarray(value)
+        if not np.issubdtype(index.dtype, np.integer):
+            raise ValueError(f"{name} must hold integers, got {index.dtype}")
+        if index.size and (index.min() < 0 or index.max() >= self.n):
+            raise ValueError(f"{name} must be in 0..{self.n - 1}, got {index.min()}..{index.max()}")
+        return index.astype(np.int64)
+
+    @staticmethod
+    def _reduce(U: Array, own: Array) -> Array:
+        U -= own[:, None] / 2
+        U -= own[None, :] / 2
+        return np.maximum(U, 0.0, out=U)
+
+
+def _principal_axes(Z: Array, dim: int | None) -> Array:
+    Z = Z - Z.mean(axis=0)
+    _, vectors = np.linalg.eigh(Z.T @ Z)
+    return _with_width(Z @ _fixed_signs(vectors[:, ::-1]), dim)
+
+
+def _classical_scaling(squared: Array, dim: int | None) -> Array:
+    """Coordinates whose squared distances are `squared`, as nearly as they can be."""
+    n = len(squared)
+    gram = -0.5 * squared
+    gram -= gram.mean(axis=0)
+    gram -= gram.mean(axis=1, keepdims=True)
+    wanted = None if dim is None else (max(n - dim, 0), n - 1)
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=wanted)
+    axes = _fixed_signs(vectors[:, ::-1]) * np.sqrt(np.maximum(values[::-1], 0.0))
+    return _with_width(axes, dim)
+
+
+def _fixed_signs(vectors: Array) -> Array:
+    """Eigenvectors with their largest entry positive, so that pictures do not flip."""
+    if not vectors.size:
+        return vectors
+    top = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
+    return np.asarray(vectors * np.where(top < 0, -1.0, 1.0))
+
+
+def _with_width(axes: Array, dim: int | None) -> Array:
+    if dim is None or axes.shape[1] == dim:
+        return axes
+    return np.pad(axes, ((0, 0), (0, max(dim - axes.shape[1], 0))))[:, :dim]

@@ -1,0 +1,266 @@
+"""From a metric's name to a certified result: checks, the problem, the choice of solver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from warnings import warn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from revbis import checks
+from revbis.memory import available_bytes, ensure_fits
+from revbis.tabular import deterministic, linear, wasserstein
+from revbis.tabular.linear import LinearProblem, Progress, Solution
+from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.operators import Chain, mean_state_chain, state_action_chain, state_chain
+from revbis.tabular.result import LINEAR, MetricResult
+from revbis.tabular.wasserstein import TransportProblem
+
+Array = NDArray[np.float64]
+Problem = LinearProblem | TransportProblem
+
+METRICS = ("revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulation")
+LEVELS = ("state", "state_action")
+_WITHOUT_POLICY = ("bisimulation", "lax_bisimulation")
+_LINEAR_SOLVERS = ("doubling", "jacobi", "low_rank", "in_place", "pointer_doubling")
+_W1_SOLVERS = ("policy_iteration", "gather", "pointer_doubling")
+_FEW_REWARDS = 32
+_SMALL = 300  # dense doubling beats everything below this many states
+
+
+class ToleranceWarning(UserWarning):
+    """The certified error is larger than the tolerance that was asked for."""
+
+
+def solve(
+    metric: str,
+    mdp: FiniteMDP,
+    policy: ArrayLike | None,
+    gamma: float,
+    tol: float = 1e-6,
+    c: float | Sequence[float] | None = None,
+    level: str = "state",
+    solver: str = "auto",
+    progress: Progress | None = None,
+) -> MetricResult:
+    """Any of the metrics by name; the arguments are those of `revised`."""
+    empty = blank_result(metric, mdp, policy, gamma, tol=tol, c=c, level=level)
+    report = progress or (lambda iteration, bound: None)
+    if isinstance(empty.c, tuple):
+        if solver != "auto":
+            raise ValueError("a sequence c is applied term by term: leave solver at 'auto'")
+        chosen, solution = "sequence", _sequence(empty, empty.c, report)
+    else:
+        problem = make_problem(empty)
+        chosen = checks.choice(solver, ("auto", *_usable(metric, problem)), "solver")
+        if chosen == "auto":
+            chosen, solution = _auto(problem, tol, report)
+        else:
+            solution = _run(chosen, problem, tol, report)
+    if solution.error_bound > tol:
+        warn(_unmet(metric, tol, chosen, solution), ToleranceWarning, stacklevel=3)
+    matrix = solution.matrix
+    if matrix is not None:
+        matrix.setflags(write=False)
+    return replace(
+        empty,
+        error_bound=solution.error_bound,
+        iterations=solution.iterations,
+        solver=chosen,
+        _matrix=matrix,
+        _factors=solution.factors,
+    )
+
+
+def blank_result(
+    metric: str,
+    mdp: FiniteMDP,
+    policy: ArrayLike | None,
+    gamma: float,
+    *,
+    tol: float = 1e-6,
+    c: float | Sequence[float] | None = None,
+    level: str = "state",
+) -> MetricResult:
+    """A result with everything checked and nothing solved: what to solve."""
+    checks.choice(metric, METRICS, "metric")
+    checks.choice(level, LEVELS, "level")
+    return MetricResult(
+        metric=metric,
+        level=level,
+        mdp=mdp,
+        policy=_checked_policy(metric, mdp, policy),
+        gamma=checks.discount(gamma),
+        c=_coefficient(c),
+        tol=checks.positive(tol, "tol"),
+        error_bound=np.inf,
+        iterations=0,
+        solver="",
+    )
+
+
+def make_problem(result: MetricResult) -> Problem:
+    """The fixed-point problem behind a result's metric, level, policy and weights."""
+    weights = (result.reward_weight, result.discount)
+    if result.metric in _WITHOUT_POLICY:
+        matched = result.metric == "bisimulation"
+        if result.level != "state":
+            raise ValueError(f"{result.metric} is a metric on states: level must be 'state'")
+        return wasserstein.mdp_problem(result.mdp, matched, *weights)
+    assert result.policy is not None
+    if result.level == "state_action":
+        chain = state_action_chain(result.mdp, result.policy)
+    elif result.metric == "revised":
+        chain = state_chain(result.mdp, result.policy)
+    else:
+        chain = mean_state_chain(result.mdp, result.policy)
+    if result.metric in LINEAR:
+        return LinearProblem(chain, *weights)
+    return wasserstein.chain_problem(chain, *weights)
+
+
+def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...] | None:
+    if c is None:
+        return None
+    if np.ndim(c) == 0:
+        return checks.discount(c, "c")  # type: ignore[arg-type]
+    values = tuple(checks.discount(x, f"c[{i}]") for i, x in enumerate(c))  # type: ignore[arg-type]
+    if not values:
+        raise ValueError("c is an empty sequence: at least one coefficient is wanted")
+    return values
+
+
+def _checked_policy(metric: str, mdp: FiniteMDP, policy: ArrayLike | None) -> Array | None:
+    if metric in _WITHOUT_POLICY:
+        return None
+    if policy is None:
+        raise ValueError(f"{metric} needs a policy, for instance mdp.uniform_policy()")
+    return as_policy(mdp, policy)
+
+
+def _usable(metric: str, problem: Problem) -> tuple[str, ...]:
+    """The solvers that apply to this problem."""
+    if isinstance(problem, LinearProblem):
+        hidden = () if problem.chain.is_deterministic else ("pointer_doubling",)
+        return tuple(s for s in _LINEAR_SOLVERS if s not in hidden)
+    if not problem.is_deterministic:
+        return ("policy_iteration",)
+    return ("policy_iteration", "pointer_doubling" if metric == "pi_bisimulation" else "gather")
+
+
+def _run(solver: str, problem: Problem, tol: float, progress: Progress) -> Solution:
+    needed = _memory(solver, problem)
+    ensure_fits(needed, f"the {solver} solver on {problem.n} states", _remedy(problem))
+    solution: Solution | None
+    if isinstance(problem, LinearProblem):
+        solution = getattr(linear, solver)(problem, tol, progress)
+    elif solver == "pointer_doubling":
+        solution = linear.pointer_doubling(_as_linear(problem), tol, progress)
+    elif solver == "gather":
+        solution = deterministic.gather(problem, tol, progress)
+    else:
+        solution = wasserstein.policy_iteration(problem, tol, progress)
+    assert solution is not None
+    return solution
+
+
+def _auto(problem: Problem, tol: float, progress: Progress) -> tuple[str, Solution]:
+    if isinstance(problem, TransportProblem):
+        if not problem.is_deterministic:
+            chosen = "policy_iteration"
+        else:
+            chosen = "pointer_doubling" if _one_row_each(problem) else "gather"
+        return chosen, _run(chosen, problem, tol, progress)
+    free = available_bytes()
+    if problem.chain.is_deterministic and _memory("pointer_doubling", problem) <= free:
+        return "pointer_doubling", _run("pointer_doubling", problem, tol, progress)
+    if problem.n > _SMALL and _distinct_rewards(problem) <= _FEW_REWARDS:
+        limit = max(128, problem.n // 8)
+        solution = linear.low_rank(problem, tol, progress, max_rank=limit)
+        if solution is not None:
+            return "low_rank", solution
+    work = {"doubling": _doubling_seconds(problem), "jacobi": _jacobi_seconds(problem, tol)}
+    fitting = [s for s in sorted(work, key=work.__getitem__) if _memory(s, problem) <= free]
+    chosen = fitting[0] if fitting else "in_place"
+    return chosen, _run(chosen, problem, tol, progress)
+
+
+def _sequence(empty: MetricResult, coefficients: tuple[float, ...], progress: Progress) -> Solution:
+    """Applies the operator with each coefficient in turn, then certifies the last iterate."""
+    ensure_fits(4 * 8 * empty.n**2, f"a sequence on {empty.n} states", "use fewer states")
+    d = np.zeros((empty.n, empty.n))
+    for step, c in enumerate(coefficients):
+        problem = make_problem(replace(empty, c=c))
+        d, _ = problem.apply(d)
+        progress(step + 1, np.inf)
+    applied, lost = problem.apply(d)
+    bound = (float(np.abs(applied - d).max()) + lost) / (1 - problem.discount)
+    return Solution(bound, len(coefficients), matrix=d)
+
+
+def _memory(solver: str, problem: Problem) -> int:
+    """Bytes a solver keeps at its peak, to be compared with what is free."""
+    square = 8 * problem.n**2
+    if isinstance(problem, TransportProblem) and solver == "policy_iteration":
+        return wasserstein.memory_needed(problem)
+    if isinstance(problem, TransportProblem) and solver == "gather":
+        return deterministic.memory_needed(problem)
+    if solver == "low_rank":
+        return 8 * problem.n * 4 * 96
+    arrays = {"doubling": 4, "jacobi": 3, "in_place": 1, "pointer_doubling": 2}[solver]
+    return square * arrays
+
+
+def _remedy(problem: Problem) -> str:
+    if isinstance(problem, LinearProblem):
+        return (
+            "round the rewards to a few levels, for which the low_rank solver never forms the "
+            "matrix, or aggregate states first"
+        )
+    return "use revised or mico, whose low_rank solver never forms the matrix, or fewer states"
+
+
+def _unmet(metric: str, tol: float, solver: str, solution: Solution) -> str:
+    reached = f"{metric}: tolerance {tol:.1e} not met, certified error {solution.error_bound:.1e}"
+    if solver == "sequence":
+        return f"{reached} of the fixed point at the last c; append more terms near it"
+    return f"{reached} is what {solver} reaches in double precision; ask for tol ≥ that, or scale"
+
+
+def _as_linear(problem: TransportProblem) -> LinearProblem:
+    """A deterministic chain has one coupling: the W1 metric is the linear one."""
+    values = problem.reward[:, None]
+    return LinearProblem(Chain(problem.laws, values, np.ones_like(values)), 1.0, problem.discount)
+
+
+def _one_row_each(problem: TransportProblem) -> bool:
+    return len(problem.reward) == problem.n
+
+
+def _distinct_rewards(problem: LinearProblem) -> int:
+    return len(np.unique(problem.chain.values))
+
+
+def _doubling_seconds(problem: LinearProblem) -> float:
+    """A rough guess: about ten steps of three dense products at 30 GFLOP/s."""
+    return 10 * 3 * 2 * problem.n**3 / 30e9
+
+
+def _jacobi_seconds(problem: LinearProblem, tol: float) -> float:
+    """A rough guess: 1 GFLOP/s, and as many sweeps as the chain's mixing asks for.
+
+    The interval shrinks like λ times the chain's second eigenvalue, seen here in how the range of
+    a random vector shrinks.
+    """
+    P = problem.chain.P
+    x = np.random.default_rng(0).random(problem.n)
+    widths = []
+    for _ in range(30):
+        x = P @ x
+        widths.append(float(np.ptp(x)))
+    rate = (widths[-1] / widths[9]) ** (1 / 20) if widths[9] > 0 else 0.0
+    factor = min(max(problem.discount * rate, 1e-3), problem.discount, 0.9999)
+    sweeps = np.log(max(problem.scale, tol) / tol) / -np.log(factor) if factor > 0 else 1.0
+    return float(max(sweeps, 1.0) * 4 * problem.n * P.nnz / 1e9)

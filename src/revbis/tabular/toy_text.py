@@ -1,0 +1,101 @@
+"""Reading the transition tables of Gymnasium's toy-text environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def make(name: str) -> Any:
+    """The Gymnasium environment of that id."""
+    try:
+        import gymnasium
+    except ImportError:
+        raise ValueError(
+            f"reading {name!r} needs Gymnasium: pip install 'revbis[gym]' -c constraints.txt"
+        ) from None
+    try:
+        return gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium cannot make {name!r}: {error}") from None
+
+
+def read_table(env: Any) -> tuple[list[Any], Array]:
+    """Gymnasium's transition table as one sparse matrix per action, and the rewards (S, A)."""
+    table = getattr(env, "P", None)
+    if not isinstance(table, Mapping):
+        raise ValueError(
+            f"{type(env).__name__} has no transition table env.unwrapped.P; from_gymnasium reads "
+            "toy-text environments such as FrozenLake-v1, Taxi-v3 and CliffWalking-v1"
+        )
+    n, m = len(table), max(len(actions) for actions in table.values())
+    entries = [
+        (s, a, float(p), int(t), float(r), bool(done))
+        for s, actions in table.items()
+        for a, outcomes in actions.items()
+        for p, t, r, done in outcomes
+        if p > 0
+    ]
+    terminal = np.zeros(n, dtype=bool)
+    terminal[[t for _, _, _, t, _, done in entries if done]] = True
+    _refuse_ambiguous_ends(entries, terminal, getattr(env, "initial_state_distrib", None))
+    live = [entry for entry in entries if not terminal[entry[0]]]
+    ends = np.flatnonzero(terminal)
+    rewards = np.zeros((n, m))
+    for s, a, p, _, r, _ in live:
+        rewards[s, a] += p * r
+    matrices = []
+    for a in range(m):
+        moves = [(s, t, p) for s, b, p, t, _, _ in live if b == a]
+        rows, columns, weights = (np.array(x) for x in zip(*moves, strict=True))
+        matrices.append(
+            sp.csr_matrix(
+                (
+                    np.concatenate([weights, np.ones(len(ends))]),
+                    (np.concatenate([rows, ends]), np.concatenate([columns, ends])),
+                ),
+                shape=(n, n),
+            )
+        )
+    return matrices, rewards
+
+
+def _refuse_ambiguous_ends(
+    entries: Sequence[tuple[int, int, float, int, float, bool]],
+    terminal: NDArray[np.bool_],
+    start: Any,
+) -> None:
+    """A reachable state must end the episode always or never: else it cannot be made absorbing."""
+    n = len(terminal)
+    going_on = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]
+    if not going_on:
+        return
+    rows, columns = zip(*going_on, strict=True)
+    graph = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, n))
+    first = np.flatnonzero(start) if start is not None else np.flatnonzero(~terminal)
+    reached = np.zeros(n, dtype=bool)
+    frontier = np.zeros(n)
+    frontier[first] = 1.0
+    while frontier.any():
+        reached |= frontier > 0
+        frontier = ((graph.T @ frontier) > 0) & ~reached
+    both = reached & terminal
+    if both.any():
+        raise ValueError(
+            f"state {np.flatnonzero(both)[0]} ends the episode on some transitions and not on "
+            "others, so it cannot be made absorbing"
+        )
+
+
+def grid_of(env: Any, n: int) -> NDArray[np.int64] | None:
+    """Row and column of each state where the environment is a grid, (S, 2)."""
+    shape = getattr(env, "shape", None) or getattr(getattr(env, "desc", None), "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] * shape[1] != n:
+        return None
+    return np.stack(np.divmod(np.arange(n), shape[1]), axis=1)

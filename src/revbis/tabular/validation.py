@@ -1,0 +1,153 @@
+"""The checks behind `FiniteMDP`: whatever form it comes in, or a ValueError that names the row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from revbis import checks
+
+Array = NDArray[np.float64]
+ROW_SUM_TOLERANCE = 1e-6
+
+
+def sizes(P: Any) -> tuple[int, int]:
+    """(S, A) from any accepted form of P."""
+    wanted = "an (S, A, S) array, A sparse (S, S) matrices or an integer (S, A) array of successors"
+    if isinstance(P, Sequence) and len(P) and all(sp.issparse(p) for p in P):
+        n = P[0].shape[0]
+        for a, p in enumerate(P):
+            if p.shape != (n, n):
+                raise ValueError(f"P[{a}] must have shape ({n}, {n}), got {p.shape}")
+        shape = (n, len(P))
+    else:
+        array = np.asarray(P)
+        successors = array.ndim == 2 and np.issubdtype(array.dtype, np.integer)
+        if not successors and (array.ndim != 3 or array.shape[0] != array.shape[2]):
+            raise ValueError(f"P must be {wanted}; got shape {array.shape}, dtype {array.dtype}")
+        shape = (array.shape[0], array.shape[1])
+    if 0 in shape:
+        raise ValueError(f"P is empty (S={shape[0]}, A={shape[1]}): at least one of each is wanted")
+    return shape
+
+
+def available_actions(mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """The mask of actions on offer, (S, A)."""
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    available = np.array(mask)
+    if available.shape != shape or available.dtype != bool:
+        raise ValueError(
+            f"mask must be booleans of shape {shape}, got {available.dtype} of {available.shape}"
+        )
+    stuck = np.flatnonzero(~available.any(axis=1))
+    if len(stuck):
+        raise ValueError(f"mask[{stuck[0]}] offers no action: each state needs at least one")
+    return available
+
+
+def expected_rewards(R: ArrayLike, available: NDArray[np.bool_]) -> Array:
+    """Rewards (S, A), zero where the action is not on offer."""
+    try:
+        rewards = np.array(R, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"R must be numbers of shape {available.shape}") from None
+    if rewards.shape == available.shape:
+        rewards[~available] = 0.0
+    return checks.finite_matrix(rewards, available.shape, "R")
+
+
+def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]) -> Any:
+    """CSR (S·A, S) with checked, normalised rows."""
+    n, m = shape
+    if isinstance(P, Sequence) and sp.issparse(P[0]):
+        blocks = sp.vstack([sp.csr_matrix(p) for p in P], format="csr")
+        rows = blocks[(np.arange(n)[:, None] + np.arange(m) * n).ravel()]
+    else:
+        array = np.asarray(P)
+        if array.ndim == 2:
+            refuse(
+                ((array < 0) | (array >= n)) & available,
+                array,
+                "P",
+                f"is no state; successors 0 to {n - 1} are wanted",
+            )
+            index = np.where(available, array, 0).ravel()
+            rows = sp.csr_matrix((np.ones(n * m), index, np.arange(n * m + 1)), shape=(n * m, n))
+        else:
+            rows = sp.csr_matrix(_numbers(array.reshape(n * m, n)))
+    rows = sp.csr_matrix(rows, dtype=np.float64)
+    if not available.all():
+        rows = sp.diags(available.ravel().astype(np.float64), format="csr") @ _zero_hidden(
+            rows, available
+        )
+    rows.sum_duplicates()
+    _check_rows(rows, available)
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    scale = np.asarray(rows.sum(axis=1)).ravel()
+    rows.data /= np.repeat(scale, np.diff(rows.indptr))
+    return rows
+
+
+def _zero_hidden(rows: Any, available: NDArray[np.bool_]) -> Any:
+    """Zeroes the rows of actions not on offer, so that NaN there cannot spread."""
+    hidden = np.repeat(~available.ravel(), np.diff(rows.indptr))
+    rows.data[hidden] = 0.0
+    return rows
+
+
+def _check_rows(rows: Any, available: NDArray[np.bool_]) -> None:
+    m = available.shape[1]
+    for bad, what in (
+        (~np.isfinite(rows.data), "is not finite"),
+        (rows.data < 0, "is negative"),
+    ):
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
+            raise ValueError(
+                f"P[s={row // m}, a={row % m}, s'={rows.indices[first]}] = {rows.data[first]} "
+                f"{what}; a probability is wanted"
+            )
+    total = np.asarray(rows.sum(axis=1)).ravel()
+    wrong = np.flatnonzero(available.ravel() & (np.abs(total - 1) > ROW_SUM_TOLERANCE))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            f"P[s={row // m}, a={row % m}, :] sums to {total[row]:.6g}, wanted 1 "
+            f"({len(wrong)} of {int(available.sum())} rows are off)"
+        )
+
+
+def _numbers(array: NDArray[Any]) -> Array:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"P must hold numbers, got dtype {array.dtype}") from None
+
+
+def refuse(bad: NDArray[np.bool_], array: NDArray[Any], name: str, why: str) -> None:
+    """Raises for the first entry of `array` that is bad."""
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"{name}{list(where)} = {array[where]} {why}")
+
+
+def grid_positions(grid: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    """Rows and columns of the states, (S, 2)."""
+    if grid is None:
+        return None
+    array = np.array(grid)
+    if array.shape != (n, 2) or not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
+        raise ValueError(
+            f"grid must be ({n}, 2) integers from 0 (row and column of each state), got "
+            f"{array.dtype} of {array.shape}"
+        )
+    array = array.astype(np.int64)
+    array.setflags(write=False)
+    return array

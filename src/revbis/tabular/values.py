@@ -1,0 +1,62 @@
+"""Value functions of finite MDPs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import spsolve
+
+from revbis import checks
+from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.operators import mean_state_chain
+
+Array = NDArray[np.float64]
+_DIRECT_UP_TO = 20_000
+
+
+def policy_value(mdp: FiniteMDP, policy: ArrayLike, gamma: float) -> Array:
+    """V of the policy, (S,)."""
+    gamma = checks.discount(gamma)
+    chain = mean_state_chain(mdp, as_policy(mdp, policy))
+    return _chain_value(chain.P, chain.mean_reward, gamma)
+
+
+def action_value(mdp: FiniteMDP, value: Array, gamma: float) -> Array:
+    """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not on offer."""
+    q = mdp.rewards + gamma * (mdp.transitions @ value).reshape(mdp.rewards.shape)
+    return np.where(mdp.available, q, -np.inf)
+
+
+def optimal_policy(mdp: FiniteMDP, gamma: float) -> tuple[Array, Array]:
+    """The optimal value (S,) and a deterministic policy (S, A) that attains it."""
+    gamma = checks.discount(gamma)
+    choice = action_value(mdp, np.zeros(mdp.n_states), gamma).argmax(axis=1)
+    everyone = np.arange(mdp.n_states)
+    while True:
+        policy = np.zeros(mdp.rewards.shape)
+        policy[everyone, choice] = 1.0
+        value = policy_value(mdp, policy, gamma)
+        q = action_value(mdp, value, gamma)
+        margin = 1e-9 * (1 + np.abs(value))
+        better = q.max(axis=1) > q[everyone, choice] + margin
+        if not better.any():
+            return value, policy
+        choice = np.where(better, q.argmax(axis=1), choice)
+
+
+def _chain_value(P: Any, reward: Array, gamma: float) -> Array:
+    """Solves V = r + γ P V: directly, or by iteration with an interval when P is large."""
+    n = len(reward)
+    if n <= _DIRECT_UP_TO:
+        return np.atleast_1d(spsolve(sp.csc_matrix(sp.identity(n) - gamma * P), reward))
+    tolerance = 1e-12 * (float(np.abs(reward).max()) / (1 - gamma) + 1e-300)
+    value = reward.copy()
+    while True:
+        change = reward + gamma * (P @ value) - value
+        low, high = float(change.min()), float(change.max())
+        value += change
+        if (high - low) * gamma / (1 - gamma) <= tolerance:
+            return np.asarray(value + (high + low) / 2 * gamma / (1 - gamma))

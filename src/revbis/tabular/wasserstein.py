@@ -1,0 +1,274 @@
+r"""Solvers of the W1 metrics: π-bisimulation, bisimulation and lax bisimulation.
+
+All three merge \(w|r_x − r_y| + λ\,W_1(d)(P_x, P_y)\) over couples of rows, x of state s and y of
+state t. A π-chain has one row a state. Bisimulation couples equal actions and takes the maximum;
+lax bisimulation couples all actions and takes the Hausdorff distance.
+
+`policy_iteration` freezes the optimal couplings, sweeps with them until little changes, and solves
+the transport problems again; the last exact sweep is the certificate. The mass that two rows share
+is cancelled: the fixed point, a pseudometric, is the same, and the modulus becomes λ·max TV.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from revbis.tabular.linear import EPS, Progress, Solution
+from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.operators import Chain
+from revbis.tabular.transport import scratch
+from revbis.tabular.wasserstein_kernels import count_rows, exact_rows, frozen_rows
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TransportProblem:
+    """A W1 metric on a finite MDP or a chain.
+
+    Attributes:
+        laws: CSR (X, n): the next-state law of each row.
+        reward: (X,) weighted reward of each row, w·r.
+        first: (n + 1,): rows first[s] to first[s + 1] belong to state s.
+        offer: (n,): states with equal numbers offer the same actions.
+        matched: Couple rows by position and take the maximum; else couple all, Hausdorff.
+        discount: λ.
+    """
+
+    laws: Any
+    reward: Array
+    first: Index
+    offer: Index
+    matched: bool
+    discount: float
+
+    @property
+    def n(self) -> int:
+        """Number of states."""
+        return len(self.offer)
+
+    @property
+    def support(self) -> int:
+        """The most successors a row has."""
+        return int(np.diff(self.laws.indptr).max())
+
+    @property
+    def scale(self) -> float:
+        """The largest distance there can be; states that offer different actions are this far."""
+        return float(np.ptp(self.reward)) / (1 - self.discount)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether each row has one successor."""
+        return self.support == 1
+
+    def apply(self, d: Array) -> tuple[Array, float]:
+        """T d for any matrix d, symmetric or not, and the most an entry of it may be off."""
+        upper, error = self._apply_upper(np.ascontiguousarray(d))
+        lower = upper
+        if not np.array_equal(d, d.T):
+            lower, other = self._apply_upper(np.ascontiguousarray(d.T))
+            error = max(error, other)
+        return np.triu(upper) + np.triu(lower, 1).T, error
+
+    def _apply_upper(self, d: Array) -> tuple[Array, float]:
+        out, largest, worst = np.zeros_like(d), float(np.abs(d).max()), 0.0
+        for span in row_blocks(self, 1 << 15):
+            _, slack = exact_rows(
+                _rows(self),
+                offers(self),
+                (False, False, False, True),
+                _NO_BASIS,
+                d,
+                largest,
+                span,
+                scratch(self.support),
+                _work(self),
+                out,
+            )
+            worst = max(worst, slack)
+        return out, self.discount * worst + self.rounding(largest)
+
+    def rounding(self, scale: float) -> float:
+        """What rounding can add to an entry of T d when entries of d are at most `scale`."""
+        return EPS * (2 * self.support + 8) * (scale + self.scale)
+
+
+def chain_problem(chain: Chain, reward_weight: float, discount: float) -> TransportProblem:
+    """π-bisimulation: one row a state."""
+    n = chain.n
+    return TransportProblem(
+        laws=chain.P,
+        reward=chain.mean_reward * reward_weight,
+        first=np.arange(n + 1),
+        offer=np.zeros(n, dtype=np.int64),
+        matched=True,
+        discount=discount,
+    )
+
+
+def mdp_problem(
+    mdp: FiniteMDP, matched: bool, reward_weight: float, discount: float
+) -> TransportProblem:
+    """Bisimulation (`matched`) or lax bisimulation: one row for each action on offer."""
+    states, actions = mdp.state_actions.T
+    _, offer = np.unique(mdp.available, axis=0, return_inverse=True)
+    laws = mdp.transitions[states * mdp.n_actions + actions]
+    laws.sort_indices()
+    return TransportProblem(
+        laws=sp.csr_matrix(laws),
+        reward=mdp.rewards[states, actions] * reward_weight,
+        first=np.concatenate([[0], np.cumsum(mdp.available.sum(axis=1))]).astype(np.int64),
+        offer=np.asarray(offer).ravel().astype(np.int64),
+        matched=matched,
+        discount=discount,
+    )
+
+
+def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+    """Exact sweeps with cheap sweeps under frozen couplings between them."""
+    couplings = Couplings(problem)
+    modulus = problem.discount * couplings.most_moved
+    d, out = np.zeros((problem.n, problem.n)), np.zeros((problem.n, problem.n))
+    best, patience, sweeps = np.inf, 0, 0
+    while True:
+        change, slack = couplings.exact_sweep(d, out)
+        d, out = out, d
+        sweeps += 1
+        lost = problem.discount * slack + problem.rounding(problem.scale)
+        bound = (modulus * change + lost) / (1 - modulus)
+        progress(sweeps, bound)
+        patience = 0 if bound < best else patience + 1
+        best = min(best, bound)
+        if bound <= tol or patience == 10:
+            return Solution(bound, sweeps, matrix=d)
+        enough = max(0.02 * change * (1 - problem.discount), 0.05 * tol * (1 - modulus))
+        couplings.relax(d, enough)
+
+
+class Couplings:
+    """The optimal basis of every couple, kept between sweeps."""
+
+    def __init__(self, problem: TransportProblem) -> None:
+        self.problem = problem
+        counts = _couples_per_row(problem)
+        self._couple = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._offset = np.zeros(int(self._couple[-1]) + 1, dtype=np.int64)
+        self.most_moved = 0.0
+        for span in row_blocks(problem, 1 << 20):
+            moved = count_rows(
+                _rows(problem),
+                offers(problem),
+                self._couple,
+                self._offset,
+                span,
+                scratch(problem.support),
+            )
+            self.most_moved = max(self.most_moved, min(moved, 1.0))
+        np.cumsum(self._offset, out=self._offset)
+        self._cell = np.zeros(int(self._offset[-1]), dtype=np.int64)
+        self._flow = np.zeros(len(self._cell))
+        self._choice = np.zeros((problem.n, problem.n), dtype=np.int32)
+        self._warm = False
+
+    def exact_sweep(self, d: Array, out: Array) -> tuple[float, float]:
+        """Out = T d. Returns the largest change and how far off a transport cost may be."""
+        change = slack = 0.0
+        largest = float(d.max())
+        for span in row_blocks(self.problem, 1 << 17):
+            a, b = exact_rows(
+                _rows(self.problem),
+                offers(self.problem),
+                (True, True, self._warm, False),
+                (self._couple, self._offset, self._cell, self._flow),
+                d,
+                largest,
+                span,
+                scratch(self.problem.support),
+                _work(self.problem),
+                out,
+            )
+            change, slack = max(change, a), max(slack, b)
+        self._warm = True
+        return change, slack
+
+    def relax(self, d: Array, enough: float) -> None:
+        """Sweeps d in place with the couplings as they are until it changes by `enough` or less.
+
+        Where a maximum is taken, most sweeps follow the couple that attained it last.
+        """
+        follow = 10 if self.problem.matched and len(self.problem.reward) > self.problem.n else 0
+        for _ in range(5000 // (follow + 1)):
+            if self._frozen_sweep(d, decide=True) <= enough:
+                return
+            for _ in range(follow):
+                if self._frozen_sweep(d, decide=False) <= enough / 4:
+                    break
+
+    def _frozen_sweep(self, d: Array, decide: bool) -> float:
+        change = 0.0
+        for span in row_blocks(self.problem, 1 << 20):
+            moved = frozen_rows(
+                self.problem.reward,
+                offers(self.problem),
+                (self._couple, self._offset, self._cell, self._flow),
+                self._choice,
+                d,
+                span,
+                decide,
+                _work(self.problem),
+            )
+            change = max(change, moved)
+        return change
+
+
+def memory_needed(problem: TransportProblem) -> int:
+    """An upper bound on the bytes `policy_iteration` keeps."""
+    couples = int(_couples_per_row(problem).sum())
+    return 20 * problem.n**2 + couples * (8 + 16 * (2 * problem.support - 1))
+
+
+_NO_BASIS = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1))
+
+
+def _rows(problem: TransportProblem) -> tuple[Any, ...]:
+    return problem.laws.indptr, problem.laws.indices, problem.laws.data, problem.reward
+
+
+def offers(problem: TransportProblem) -> tuple[Any, ...]:
+    """What the compiled sweeps need to know of states and weights."""
+    return problem.first, problem.offer, problem.matched, problem.scale, problem.discount
+
+
+def _work(problem: TransportProblem) -> tuple[Array, Index]:
+    """Work space: the distances of one pair's couples, and positions of states in marginals."""
+    most = int(np.diff(problem.first).max())
+    return np.zeros((most, most)), np.zeros((2, problem.n), dtype=np.int64)
+
+
+def _couples_per_row(problem: TransportProblem) -> Index:
+    """How many couples the pairs (s, t), t > s, have together, for each s."""
+    sizes = np.diff(problem.first)
+    if problem.matched:
+        later = np.zeros(problem.n, dtype=np.int64)
+        for kind in np.unique(problem.offer):
+            members = np.flatnonzero(problem.offer == kind)
+            later[members] = np.arange(len(members) - 1, -1, -1)
+        return sizes * later
+    return np.asarray(sizes * (sizes.sum() - np.cumsum(sizes)))
+
+
+def row_blocks(problem: TransportProblem, couples: int) -> list[tuple[int, int]]:
+    """Ranges of rows with about so many couples each, so that Ctrl-C is heard between them."""
+    done = np.cumsum(_couples_per_row(problem))
+    size = max(1, couples // max(1, problem.support // 8) ** 2)
+    edges = np.searchsorted(done, np.arange(size, int(done[-1]) + size, size)) + 1
+    marks = np.unique(np.concatenate([[0], np.minimum(edges, problem.n), [problem.n]]))
+    return [(int(a), int(b)) for a, b in pairwise(marks)]
