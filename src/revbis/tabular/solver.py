@@ -181,6 +181,8 @@ def _auto(problem: Problem, tol: float, progress: Progress) -> tuple[str, Soluti
         solution = linear.low_rank(problem, tol, progress, max_rank=limit)
         if solution is not None:
             return "low_rank", solution
+    if problem.n <= _SMALL:  # another step costs nothing and spares the reader digits of noise
+        return "doubling", _run("doubling", problem, tol / 1000, progress)
     work = {"doubling": _doubling_seconds(problem), "jacobi": _jacobi_seconds(problem, tol)}
     fitting = [s for s in sorted(work, key=work.__getitem__) if _memory(s, problem) <= free]
     chosen = fitting[0] if fitting else "in_place"

@@ -176,7 +176,7 @@ def _frozen_value(
     total = 0.0
     for e in range(offset[q], offset[q + 1]):
         total += flow[e] * flat[cell[e]]
-    return abs(reward[x] - reward[y]) + discount * total
+    return float(abs(reward[x] - reward[y]) + discount * total)
 
 
 @compiled

@@ -1,0 +1,358 @@
+"""Exact bisimulation metrics on a finite MDP: an example, a file, or a Gymnasium environment."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from revbis.tabular import FiniteMDP, MetricResult
+    from revbis.tabular.linear import Progress
+    from revbis.tabular.statements import Statement
+
+    Array = NDArray[np.float64]
+
+Metric = Literal["revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulation", "all"]
+ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay"]
+Solver = Literal[
+    "auto",
+    "doubling",
+    "jacobi",
+    "low_rank",
+    "in_place",
+    "pointer_doubling",
+    "gather",
+    "policy_iteration",
+]
+_MATRIX_UP_TO = 5000
+_CSV_UP_TO = 1000
+_PRINT_UP_TO = 8
+_QUIET_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the MDP comes from: give one of example, mdp and gym."""
+
+    example: ExampleName | None = None
+    """A built-in MDP: the paper's toy with the rewards it states (toy) or those that give its
+    printed numbers (toy-printed), an open grid, a grid with four rooms, a random MDP (garnet), two
+    chains with a delayed reward (delay)."""
+    mdp: Path | None = None
+    """An .npz: what FiniteMDP.save wrote, or arrays P (S,A,S), R (S,A) and optionally policy."""
+    gym: str | None = None
+    """A Gymnasium id with a transition table, such as FrozenLake-v1."""
+    policy: str = "own"
+    """own (the example's or the file's; uniform if it has none), uniform, optimal, or a .npy file
+    with (S,A) probabilities or (S,) actions."""
+    size: int | None = None
+    """Size of the example: side of a grid, states of a garnet, steps of a delay."""
+    slip: float = 0.2
+    """Probability that a move on a grid goes astray."""
+    seed: int = 0
+    """Seed of a garnet."""
+
+
+def solve(
+    source: Annotated[Source, tyro.conf.arg(name="")],
+    metric: Metric = "revised",
+    gamma: float = 0.9,
+    c: float | None = None,
+    tol: float = 1e-6,
+    level: Literal["state", "state_action"] = "state",
+    solver: Solver = "auto",
+    origin: int = 0,
+    out: Path = Path("revbis-out"),
+) -> None:
+    """Solves one metric, or all of them; writes distances and pictures.
+
+    Examples: revbis tabular solve --example toy --metric revised --gamma 0.9;
+    revbis tabular solve --gym FrozenLake-v1 --metric all; revbis tabular solve --mdp mine.npz.
+
+    Args:
+        source: Where the MDP comes from.
+        metric: The metric, or all of them.
+        gamma: Discount factor, in [0, 1).
+        c: Weighted form: weights 1−c on the reward gap and c on the next-state term.
+        tol: Wanted error of every distance; the certified one is printed.
+        level: Distances of states, or of state-action pairs (revised, mico, pi_bisimulation).
+        solver: How; auto chooses.
+        origin: The state whose distances the map on a grid shows.
+        out: Folder for the results: a .npz, a .csv and a .png for each metric.
+    """
+    from revbis import tabular
+
+    mdp, policy = _load(source, gamma)
+    _check_origin(mdp, origin)
+    names = list(tabular.METRICS) if metric == "all" else [metric]
+    if level == "state_action" and metric == "all":
+        names = ["revised", "mico", "pi_bisimulation"]
+    out.mkdir(parents=True, exist_ok=True)
+    rows, files, results = [], [], []
+    for name in names:
+        start = time.perf_counter()
+        with _progress_bar(name, tol) as progress:
+            result = tabular.solve(name, mdp, policy, gamma, tol, c, level, solver, progress)
+        seconds = time.perf_counter() - start
+        results.append(result)
+        rows.append(_summary(result, seconds))
+        files += _write(result, origin, out)
+    _print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows)
+    if results[0].n <= _PRINT_UP_TO:
+        for result in results:
+            _print_matrix(result)
+    print(f"written to {out}/: {', '.join(files)}")
+
+
+def bounds(
+    source: Annotated[Source, tyro.conf.arg(name="")],
+    gamma: float = 0.9,
+    c: float = 0.5,
+    tol: float = 1e-8,
+) -> None:
+    """Tests every inequality of the theory on an MDP and prints which hold, with what slack.
+
+    Exits with 1 if a theorem should ever fail.
+
+    Args:
+        source: Where the MDP comes from.
+        gamma: Discount factor, in [0, 1).
+        c: Coefficient of the weighted form, in [0, 1).
+        tol: Certified error of the metrics that are compared.
+    """
+    from revbis.tabular.statements import check_statements
+
+    mdp, policy = _load(source, gamma)
+    with _progress_bar("metrics", tol) as progress:
+        statements = check_statements(mdp, policy, gamma, c=c, tol=tol, progress=progress)
+    title = f"{_describe(source, mdp)}, γ = {gamma:g}, c = {c:g}"
+    theorems = [s for s in statements if s.theorem]
+    others = [s for s in statements if not s.theorem]
+    _print_table(f"{title}: theorems", [_statement_row(s) for s in theorems])
+    _print_table("not theorems: true on some MDPs only", [_statement_row(s) for s in others])
+    if not all(s.holds for s in theorems):
+        sys.exit(1)
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"solve": solve, "bounds": bounds}
+
+
+def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
+    """The MDP and the policy that the flags name."""
+    import numpy as np
+
+    from revbis.tabular import FiniteMDP, optimal_policy
+    from revbis.tabular.mdp import as_policy
+
+    given = [x is not None for x in (source.example, source.mdp, source.gym)]
+    if sum(given) != 1:
+        raise ValueError("give one of --example, --mdp and --gym")
+    own: Array | None = None
+    if source.example is not None:
+        mdp, own = _example(source)
+    elif source.mdp is not None:
+        mdp = FiniteMDP.load(source.mdp)
+        with np.load(source.mdp, allow_pickle=False) as file:
+            own = file["policy"] if "policy" in file.files else None
+    else:
+        mdp = FiniteMDP.from_gymnasium(source.gym)
+    if source.policy == "optimal":
+        return mdp, optimal_policy(mdp, gamma)[1]
+    if source.policy == "uniform" or (source.policy == "own" and own is None):
+        return mdp, mdp.uniform_policy()
+    if source.policy != "own":
+        own = _policy_file(source.policy)
+    assert own is not None
+    return mdp, as_policy(mdp, own)
+
+
+def _policy_file(path: str) -> Array:
+    import numpy as np
+
+    try:
+        policy: Array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ValueError(
+            f"--policy must be own, uniform, optimal or a .npy file; there is no file {path!r}"
+        ) from None
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is not a .npy file of plain numbers: {error}") from None
+    return policy
+
+
+def _example(source: Source) -> tuple[FiniteMDP, Array]:
+    from revbis.tabular import examples
+
+    size = source.size
+    match source.example:
+        case "toy":
+            return examples.toy()
+        case "toy-printed":
+            return examples.toy("printed")
+        case "grid":
+            return examples.grid_world(size or 8, slip=source.slip)
+        case "rooms":
+            return examples.four_rooms(size or 11, slip=source.slip)
+        case "garnet":
+            return examples.garnet(size or 100, seed=source.seed)
+        case _:
+            return examples.delay_chain(size or 20)
+
+
+def _describe(source: Source, mdp: FiniteMDP) -> str:
+    name = source.example or source.gym or source.mdp
+    return f"{name}: {mdp.n_states} states, {mdp.n_actions} actions"
+
+
+def _check_origin(mdp: FiniteMDP, origin: int) -> None:
+    if not 0 <= origin < mdp.n_states:
+        raise ValueError(f"--origin must be a state, 0 to {mdp.n_states - 1}, got {origin}")
+
+
+def _summary(result: MetricResult, seconds: float) -> dict[str, str]:
+    import numpy as np
+
+    shown = np.random.default_rng(0).integers(result.n, size=(2, 100_000))
+    sampled = result.pairs(*shown) if result.n > _MATRIX_UP_TO else result.matrix()
+    rank = "" if result.rank is None else f" (rank {result.rank})"
+    return {
+        "metric": result.metric,
+        "certified error": f"{result.error_bound:.1e}",
+        "solver": result.solver + rank,
+        "iterations": str(result.iterations),
+        "seconds": f"{seconds:.2f}",
+        "mean distance": f"{float(sampled.mean()):.4g}",
+        "largest": f"{float(sampled.max()):.4g}",
+        "largest self-distance": f"{float(result.self_distance().max()):.4g}",
+    }
+
+
+def _write(result: MetricResult, origin: int, out: Path) -> list[str]:
+    """Distances (.npz, and .csv when small) and the picture; returns the names written."""
+    import numpy as np
+
+    from revbis.tabular.pictures import draw
+
+    name = result.metric
+    arrays: dict[str, Any] = {
+        "metric": np.array(name),
+        "level": np.array(result.level),
+        "gamma": np.array(result.gamma),
+        "c": np.array(np.nan if result.c is None else result.discount),
+        "error_bound": np.array(result.error_bound),
+    }
+    if result.n <= _MATRIX_UP_TO:
+        arrays["matrix"] = result.matrix()
+    else:
+        arrays |= {"embedding": result.embedding(), "self_distance": result.self_distance()}
+        print(
+            f"{name}: the {result.n} × {result.n} matrix is not written; its .npz holds an exact "
+            "embedding and the self-distances",
+            file=sys.stderr,
+        )
+    np.savez_compressed(out / f"{name}.npz", **arrays)
+    written = [f"{name}.npz"]
+    if result.n <= _CSV_UP_TO:
+        with open(out / f"{name}.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            labels = _row_names(result)
+            writer.writerow(["", *labels])
+            for label, row in zip(labels, result.matrix(), strict=True):
+                writer.writerow([label, *(repr(float(x)) for x in row)])
+        written.append(f"{name}.csv")
+    draw(result, _values(result), origin, out / f"{name}.png")
+    return [*written, f"{name}.png"]
+
+
+def _values(result: MetricResult) -> Array:
+    """What the embedding is coloured by: V or Q of the policy, V* where there is none."""
+    from revbis.tabular import action_value, optimal_policy, policy_value
+
+    if result.policy is None:
+        return optimal_policy(result.mdp, result.gamma)[0]
+    value = policy_value(result.mdp, result.policy, result.gamma)
+    if result.level == "state":
+        return value
+    return action_value(result.mdp, value, result.gamma)[result.mdp.available]
+
+
+def _statement_row(statement: Statement) -> dict[str, str]:
+    holds = "yes" if statement.holds else ("NO" if statement.theorem else "no")
+    return {"statement": statement.text, "holds": holds, "slack": f"{statement.slack:.2e}"}
+
+
+def _row_names(result: MetricResult) -> list[str]:
+    if result.level == "state":
+        return [str(s) for s in range(result.n)]
+    return [f"{s}:{a}" for s, a in result.mdp.state_actions]
+
+
+def _print_table(title: str, rows: list[dict[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, no_wrap=name in ("metric", "solver"))
+    for row in rows:
+        table.add_row(*row.values())
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _print_matrix(result: MetricResult) -> None:
+    names = _row_names(result)
+    rows = [
+        {result.metric: name, **{other: f"{x:.6f}" for other, x in zip(names, row, strict=True)}}
+        for name, row in zip(names, result.matrix(), strict=True)
+    ]
+    _print_table("", rows)
+
+
+@contextmanager
+def _progress_bar(name: str, tol: float) -> Iterator[Progress]:
+    """A bar with the bound reached and the time left, once it takes more than a moment."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    task = bar.add_task(f"{name}: starting (the first run compiles for some seconds)", total=1.0)
+    timer = threading.Timer(_QUIET_SECONDS, bar.start)
+    first: list[float] = []
+
+    def report(iteration: int, bound: float) -> None:
+        if math.isfinite(bound) and bound > tol:
+            first.append(bound)
+            del first[1:]
+        text = f"{name}: step {iteration}, error ≤ {bound:.1e} (wanted {tol:.0e})"
+        done = _share_done(first[0], bound, tol) if first else 0.0
+        bar.update(task, completed=done, description=text)
+
+    timer.start()
+    try:
+        yield report
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
+def _share_done(first: float, bound: float, tol: float) -> float:
+    """Errors shrink geometrically: progress is linear in their logarithm."""
+    if not math.isfinite(bound):
+        return 0.0
+    return min(max(math.log(first / max(bound, tol)) / math.log(first / tol), 0.0), 1.0)

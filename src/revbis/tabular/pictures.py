@@ -1,0 +1,112 @@
+"""Pictures of a metric: heat map, embedding, and the distance from a state on its grid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from revbis.tabular.result import LINEAR, MetricResult
+
+Array = NDArray[np.float64]
+_MOST_ROWS = 600  # a heat map has no more pixels than this to show
+_MOST_DOTS = 5000
+_NUMBERS_UP_TO = 12
+
+
+def draw(result: MetricResult, value: Array, origin: int, path: Path) -> None:
+    """Draws one metric: heat map, embedding coloured by value, and for grids the distance map.
+
+    Args:
+        result: The metric.
+        value: The value of each state (or pair), (n,): colours the embedding.
+        origin: The state whose distances the map shows.
+        path: The PNG to write.
+    """
+    on_grid = result.mdp.grid is not None and result.level == "state"
+    panels = 3 if on_grid else 2
+    figure, axes = plt.subplots(1, panels, figsize=(4.6 * panels, 4.3), layout="constrained")
+    _heat_map(axes[0], result)
+    _embedding(axes[1], result, value, origin)
+    if on_grid:
+        _grid_map(axes[2], result, origin)
+    weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
+    figure.suptitle(
+        f"{result.metric.replace('_', ' ')}, {weights}   "
+        f"(certified error {result.error_bound:.0e}, {result.solver})"
+    )
+    figure.savefig(path, dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
+def _heat_map(axes: Axes, result: MetricResult) -> None:
+    shown = np.unique(np.linspace(0, result.n - 1, min(result.n, _MOST_ROWS)).astype(int))
+    image = axes.imshow(result.pairs(shown[:, None], shown[None, :]), cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, shrink=0.75)
+    what = "state" if result.level == "state" else "state-action pair"
+    sampled = "" if len(shown) == result.n else f" ({len(shown)} of {result.n} shown)"
+    axes.set(title=f"distance between {what}s{sampled}", xlabel=what, ylabel=what)
+    if len(shown) < result.n:
+        ticks = np.linspace(0, len(shown) - 1, 5).astype(int)
+        axes.set_xticks(ticks, [str(shown[t]) for t in ticks])
+        axes.set_yticks(ticks, [str(shown[t]) for t in ticks])
+    if result.n <= _NUMBERS_UP_TO:
+        _numbers(axes, result.matrix())
+        axes.set_xticks(shown)
+        axes.set_yticks(shown)
+
+
+def _numbers(axes: Axes, matrix: Array) -> None:
+    middle = (matrix.max() + matrix.min()) / 2
+    for (i, j), distance in np.ndenumerate(matrix):
+        colour = "white" if distance <= middle else "black"
+        size = 9 if len(matrix) <= 6 else 6
+        axes.text(j, i, f"{distance:.3g}", ha="center", va="center", color=colour, fontsize=size)
+
+
+def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> None:
+    where = result.embedding(2)
+    shown = np.arange(result.n)
+    if result.n > _MOST_DOTS:
+        shown = np.sort(np.random.default_rng(0).choice(result.n, _MOST_DOTS, replace=False))
+    size = 60 if result.n <= 50 else 18 if result.n <= 1000 else 6
+    x, y = where.T
+    dots = axes.scatter(x[shown], y[shown], c=value[shown], cmap="cividis", s=size, alpha=0.9)
+    axes.plot(x[origin], y[origin], "o", mfc="none", mec="crimson", ms=2 * size**0.5, mew=1.6)
+    axes.figure.colorbar(dots, ax=axes, shrink=0.75, label="value")
+    kind = "reduced distance" if result.metric in LINEAR else "classical scaling"
+    axes.set(title=f"two principal axes ({kind})", xlabel="axis 1", ylabel="axis 2")
+    axes.set_aspect("equal", adjustable="datalim")
+    if result.n <= _NUMBERS_UP_TO:
+        _labels(axes, where)
+
+
+def _labels(axes: Axes, where: Array) -> None:
+    """Names of the states, those at one place together."""
+    places: dict[tuple[float, float], list[int]] = {}
+    scale = max(float(np.ptp(where)), 1e-12)
+    for state, (x, y) in enumerate(where):
+        key = (round(x / scale, 2), round(y / scale, 2))
+        places.setdefault(key, []).append(state)
+    for states in places.values():
+        name = ", ".join(str(s) for s in states)
+        axes.annotate(name, where[states[0]], xytext=(6, 6), textcoords="offset points")
+
+
+def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
+    grid = result.mdp.grid
+    assert grid is not None
+    picture = np.full(grid.max(axis=0) + 1, np.nan)
+    picture[grid[:, 0], grid[:, 1]] = result.row(origin)
+    axes.set_facecolor("0.35")
+    image = axes.imshow(picture, cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, shrink=0.75)
+    axes.plot(grid[origin, 1], grid[origin, 0], "o", mfc="none", mec="crimson", ms=11, mew=1.8)
+    axes.set(title=f"distance from state {origin}", xlabel="column", ylabel="row")

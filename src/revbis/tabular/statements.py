@@ -1,0 +1,284 @@
+"""Every inequality the metrics obey, and those they only seem to, tested on a given MDP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from revbis.tabular.aggregation import aggregate
+from revbis.tabular.bounds import certify
+from revbis.tabular.linear import Progress
+from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.operators import (
+    mean_state_chain,
+    reward_gap,
+    state_action_distance,
+    state_chain,
+    state_distance,
+)
+from revbis.tabular.result import MetricResult
+from revbis.tabular.solver import solve
+from revbis.tabular.values import action_value, optimal_policy, policy_value
+
+Array = NDArray[np.float64]
+_MOST_PAIRS = 4000
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One inequality on one MDP.
+
+    Attributes:
+        text: The inequality.
+        theorem: Whether it holds on every MDP. The others are here because people expect them.
+        slack: The least of right side minus left side; negative means violated.
+        allowance: What errors of the solvers and rounding may have taken from the slack.
+    """
+
+    text: str
+    theorem: bool
+    slack: float
+    allowance: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the slack is non-negative, up to the allowance."""
+        return self.slack >= -self.allowance
+
+
+def check_statements(
+    mdp: FiniteMDP,
+    policy: ArrayLike,
+    gamma: float,
+    *,
+    c: float = 0.5,
+    tol: float = 1e-8,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Statement]:
+    """Tests every inequality of the theory on an MDP.
+
+    Args:
+        mdp: The MDP, with at most 4000 state-action pairs.
+        policy: The policy.
+        gamma: Discount.
+        c: Coefficient of the weighted form.
+        tol: Certified error of the metrics.
+        seed: Of the random matrices that contraction and certificates are tested with.
+        progress: As for `revised`.
+    """
+    if len(mdp.state_actions) > _MOST_PAIRS:
+        raise ValueError(
+            f"the statements need matrices over all state-action pairs, and there are "
+            f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are accepted"
+        )
+    facts = _Facts(mdp, as_policy(mdp, policy), gamma, c, tol, seed, progress)
+    return [
+        *_value_bounds(facts),
+        *_orders(facts),
+        *_shape(facts),
+        *_operators(facts),
+        *_weighted(facts),
+        *_certificates(facts),
+    ]
+
+
+class _Facts:
+    """The metrics and values that the statements are about, each computed once."""
+
+    def __init__(
+        self,
+        mdp: FiniteMDP,
+        policy: Array,
+        gamma: float,
+        c: float,
+        tol: float,
+        seed: int,
+        progress: Progress | None,
+    ) -> None:
+        self.mdp, self.policy, self.gamma, self.c = mdp, policy, gamma, c
+        self._tol, self._progress = tol, progress
+        self.rng = np.random.default_rng(seed)
+        self.value = policy_value(mdp, policy, gamma)
+        self.gap = _gaps(self.value)
+        self.q_gap = _gaps(action_value(mdp, self.value, gamma)[mdp.available])
+        self.optimal_gap = _gaps(optimal_policy(mdp, gamma)[0])
+
+    def solve(self, metric: str, level: str = "state", c: float | None = None) -> MetricResult:
+        return solve(
+            metric, self.mdp, self.policy, self.gamma, self._tol, c, level, "auto", self._progress
+        )
+
+    @cached_property
+    def revised(self) -> MetricResult:
+        return self.solve("revised")
+
+    @cached_property
+    def state_action(self) -> MetricResult:
+        return self.solve("revised", level="state_action")
+
+    @cached_property
+    def mico(self) -> MetricResult:
+        return self.solve("mico")
+
+    @cached_property
+    def pi(self) -> MetricResult:
+        return self.solve("pi_bisimulation")
+
+    @cached_property
+    def ferns(self) -> MetricResult:
+        return self.solve("bisimulation")
+
+    @cached_property
+    def lax(self) -> MetricResult:
+        return self.solve("lax_bisimulation")
+
+
+def _gaps(value: Array) -> Array:
+    return np.abs(value[:, None] - value[None, :])
+
+
+def _least(difference: Array) -> float:
+    return float(difference.min())
+
+
+def _at_most(text: str, left: Array, right: Array, allowance: float, theorem: bool) -> Statement:
+    rounding = 1e-12 * (1 + float(np.abs(right).max()))
+    return Statement(text, theorem, _least(right - left), allowance + rounding)
+
+
+def _equal(text: str, left: Array, right: Array, allowance: float) -> Statement:
+    rounding = 1e-12 * (1 + float(np.abs(right).max()))
+    return Statement(text, True, -float(np.abs(left - right).max()), allowance + rounding)
+
+
+def _value_bounds(f: _Facts) -> list[Statement]:
+    U, rho, e = f.revised.matrix(), f.revised.reduced(), f.revised.error_bound
+    G = f.state_action
+    spread = float(np.ptp(state_chain(f.mdp, f.policy).values))
+    cramer = np.sqrt(spread * (rho + 2 * e) / (1 - f.gamma))
+    return [
+        _at_most("|V(s) − V(t)| ≤ U(s,t)", f.gap, U, e, True),
+        _at_most("|Q(x) − Q(y)| ≤ G(x,y)", f.q_gap, G.matrix(), G.error_bound, True),
+        _at_most("|ΔV| ≤ √(range(R)·ρ/(1−γ))", f.gap, cramer, 0.0, True),
+        _at_most("|ΔV| ≤ π-bisimulation", f.gap, f.pi.matrix(), f.pi.error_bound, True),
+        _at_most(
+            "|ΔV*| ≤ bisimulation", f.optimal_gap, f.ferns.matrix(), f.ferns.error_bound, True
+        ),
+        _at_most(
+            "|ΔV*| ≤ lax bisimulation", f.optimal_gap, f.lax.matrix(), f.lax.error_bound, True
+        ),
+        _at_most("|ΔV| ≤ ρ", f.gap, rho, 2 * e, False),
+        _at_most("|ΔV| ≤ bisimulation", f.gap, f.ferns.matrix(), f.ferns.error_bound, False),
+    ]
+
+
+def _orders(f: _Facts) -> list[Statement]:
+    U, M, W = f.revised.matrix(), f.mico.matrix(), f.pi.matrix()
+    B, L = f.ferns.matrix(), f.lax.matrix()
+    u, m, w = f.revised.error_bound, f.mico.error_bound, f.pi.error_bound
+    b, x = f.ferns.error_bound, f.lax.error_bound
+    chain, mean = state_chain(f.mdp, f.policy), mean_state_chain(f.mdp, f.policy)
+    expected = reward_gap(chain.values, chain.weights)
+    return [
+        _at_most(
+            "|E r(s) − E r(t)| ≤ E|r(s) − r(t)|", reward_gap(mean.values), expected, 0.0, True
+        ),
+        _at_most("MICo ≤ revised", M, U, m + u, True),
+        _at_most("π-bisimulation ≤ MICo", W, M, w + m, True),
+        _at_most("lax bisimulation ≤ bisimulation", L, B, x + b, True),
+        _at_most("revised ≤ bisimulation", U, B, u + b, False),
+        _at_most("bisimulation ≤ revised", B, U, u + b, False),
+    ]
+
+
+def _shape(f: _Facts) -> list[Statement]:
+    U, rho, e = f.revised.matrix(), f.revised.reduced(), f.revised.error_bound
+    own = np.diag(U)
+    detour = min(_least(U[:, k, None] + U[None, k, :] - U) for k in range(len(U)))
+    gram = -0.5 * rho
+    gram -= gram.mean(axis=0)
+    gram -= gram.mean(axis=1, keepdims=True)
+    flattest = float(np.linalg.eigvalsh(gram)[0])
+    centre = (own[:, None] + own[None, :]) / 2
+    return [
+        Statement("U(s,t) ≤ U(s,x) + U(x,t)", True, detour, 3 * e + 1e-12 * (1 + own.max())),
+        _at_most("½(U(s,s) + U(t,t)) ≤ U(s,t)", centre, U, 2 * e, True),
+        Statement("√ρ is Euclidean (least eigenvalue)", True, flattest, 2 * e * len(U) + 1e-12),
+        _at_most("U(s,s) ≤ U(s,t)", np.repeat(own[:, None], len(U), 1), U, 2 * e, False),
+        _at_most("U(s,s) ≤ 0", own, np.zeros_like(own), e, False),
+    ]
+
+
+def _operators(f: _Facts) -> list[Statement]:
+    n, k = f.mdp.n_states, len(f.mdp.state_actions)
+    U, G = f.revised.matrix(), f.state_action.matrix()
+    error = f.revised.error_bound + f.state_action.error_bound
+    X, Y = f.rng.random((2, n, n))
+    gap = float(np.abs(X - Y).max())
+    GX, GY = (state_action_distance(f.mdp, Z, 1.0, f.gamma) for Z in (X, Y))
+    lifted = float(np.abs(GX - GY).max())
+    contracted = float(
+        np.abs(state_distance(f.mdp, f.policy, GX) - state_distance(f.mdp, f.policy, GY)).max()
+    )
+    A, B = f.rng.random((2, k, k))
+    averaged = float(
+        np.abs(state_distance(f.mdp, f.policy, A) - state_distance(f.mdp, f.policy, B)).max()
+    )
+    rounding = 1e-12
+    return [
+        _equal("G = F_g U", state_action_distance(f.mdp, U, 1.0, f.gamma), G, error),
+        _equal("U = F_u G", state_distance(f.mdp, f.policy, G), U, error),
+        Statement("‖F_g X − F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - lifted, rounding),
+        Statement(
+            "‖F_u A − F_u B‖ ≤ ‖A − B‖", True, float(np.abs(A - B).max()) - averaged, rounding
+        ),
+        Statement("‖F_u F_g X − F_u F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - contracted, rounding),
+    ]
+
+
+def _weighted(f: _Facts) -> list[Statement]:
+    result = f.solve("revised", c=f.c)
+    Uc, e = result.matrix(), result.error_bound
+    plain = solve("revised", f.mdp, f.policy, f.c, result.tol)
+    own_gap = _gaps(policy_value(f.mdp, f.policy, f.c))
+    allowance = e + plain.error_bound
+    statements = [
+        _equal("U_c = (1−c)·U at discount c", Uc, (1 - f.c) * plain.matrix(), allowance),
+        _at_most("(1−c)|ΔV_c| ≤ U_c", (1 - f.c) * own_gap, Uc, e, True),
+    ]
+    far = (1 - f.c) * f.gap
+    if f.gamma <= f.c:
+        return [*statements, _at_most("(1−c)|ΔV_γ| ≤ U_c for γ ≤ c", far, Uc, e, True)]
+    repaired = Uc + (f.gamma - f.c) * float(np.ptp(f.value))
+    return [
+        *statements,
+        _at_most("(1−c)|ΔV_γ| ≤ U_c + (γ−c)·span(V_γ)", far, repaired, e, True),
+        _at_most("(1−c)|ΔV_γ| ≤ U_c for c < γ", far, Uc, e, False),
+    ]
+
+
+def _certificates(f: _Facts) -> list[Statement]:
+    statements = []
+    for result in (f.revised, f.mico, f.pi, f.ferns, f.lax):
+        d = f.rng.random((result.n, result.n)) * float(result.matrix().max() + 1)
+        certificate = certify(f.mdp, f.policy, d, result.metric, f.gamma)
+        missing = result.matrix() - d
+        slack = min(
+            _least(missing) - certificate.lower,
+            certificate.upper - float(missing.max()),
+            certificate.error_bound - float(np.abs(missing).max()),
+        )
+        name = result.metric.replace("_", " ")
+        text = f"a random matrix is no further from {name} than certified"
+        statements.append(Statement(text, True, slack, result.error_bound))
+    merged = aggregate(f.revised, eps=0.1 * float(np.ptp(f.value)))
+    assert merged.policy is not None
+    value = policy_value(merged.mdp, merged.policy, f.gamma)
+    loss = float(np.abs(f.value - value[merged.labels]).max())
+    text = f"aggregation to {merged.n_classes} classes loses no more than certified"
+    statements.append(Statement(text, True, merged.value_loss_bound - loss, 1e-9))
+    return statements
