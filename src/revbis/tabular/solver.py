@@ -228,7 +228,7 @@ def _unmet(metric: str, tol: float, solver: str, solution: Solution) -> str:
     reached = f"{metric}: tolerance {tol:.1e} not met, certified error {solution.error_bound:.1e}"
     if solver == "sequence":
         return f"{reached} of the fixed point at the last c; append more terms near it"
-    return f"{reached} is what {solver} reaches in double precision; ask for tol ≥ that, or scale"
+    return f"{reached} is what {solver} reaches in double precision; ask for a tolerance above that"
 
 
 def _as_linear(problem: TransportProblem) -> LinearProblem:

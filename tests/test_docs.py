@@ -1,0 +1,52 @@
+"""The code in the documentation runs, block after block, in one namespace a page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    text = page.read_text()
+    found = re.finditer(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+    return [(text[: match.start(1)].count("\n"), match.group(1)) for match in found]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for line, code in blocks(page):
+        exec(compile("\n" * line + code, str(page), "exec"), namespace)
+    assert namespace
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_local_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)\s#]+)\)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_equations_page_names_what_exists() -> None:
+    from revbis import tabular
+    from revbis.tabular import operators, statements
+
+    text = (ROOT / "docs" / "equations.md").read_text()
+    for name in re.findall(r"`operators\.(\w+)`", text):
+        assert hasattr(operators, name)
+    for name in re.findall(r"`statements\.(\w+)`", text):
+        assert hasattr(statements, name)
+    for name in re.findall(r"\| `(\w+)(?:\([^`]*\))?` \|", text):
+        assert hasattr(tabular, name) or name in _solver_names()
+    tests = set(re.findall(r"test_\w+\.py", text))
+    assert {t for t in tests if not (ROOT / "tests" / "tabular" / t).exists()} == set()
+
+
+def _solver_names() -> set[str]:
+    from revbis.tabular import solver
+
+    return {*solver._LINEAR_SOLVERS, *solver._W1_SOLVERS}
