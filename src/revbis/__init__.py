@@ -1,17 +1,17 @@
 """Bisimulation metrics in reinforcement learning: exact, learned, and in the agent.
 
-`revbis.tabular` holds the exact metrics on finite MDPs. Submodules load on first use, so that
-`import revbis` costs nothing.
+`revbis.tabular` holds the exact metrics on finite MDPs, `revbis.objectives` the learned ones.
+Submodules load on first use, so that `import revbis` costs nothing.
 """
 
 from importlib import import_module
 from types import ModuleType
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "tabular"]
+__all__ = ["__version__", "objectives", "tabular"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name == "tabular":
-        return import_module("revbis.tabular")
+    if name in ("objectives", "tabular"):
+        return import_module(f"revbis.{name}")
     raise AttributeError(f"module 'revbis' has no attribute {name!r}")

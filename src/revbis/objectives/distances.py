@@ -1,0 +1,98 @@
+"""Distances between embeddings: all pairs by matrix products, or row by row.
+
+They are computed in at least float32, whatever the inputs are, also under autocast, and have finite
+values and gradients for equal, zero, opposite, huge and tiny inputs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A direction's gradient is 1/length: below this it would overflow the input's type, and is cut.
+_SHORTEST = {
+    torch.float16: 1e-3,
+    torch.bfloat16: 1e-30,
+    torch.float32: 1e-30,
+    torch.float64: 1e-290,
+}
+_COSINE_LIMITS = (0.0001, 0.9999)  # of the paper's pseudocode
+
+
+def mico_distance(x: Tensor, y: Tensor, beta: float = 0.1, *, rowwise: bool = False) -> Tensor:
+    r"""MICo's distance \((‖x‖ + ‖y‖)/2 + β\,θ(x,y)\), θ the angle between x and y (Eq. 4).
+
+    The cosine is clipped to [0.0001, 0.9999], as in the paper's pseudocode: angles beyond a right
+    one count as right, and a vector is at an angle of 0.0141 to itself.
+
+    Args:
+        x: [N, D].
+        y: [M, D].
+        beta: Weight of the angle.
+        rowwise: Compare row i of x with row i of y only (M = N).
+
+    Returns:
+        [N, M], or [N] rowwise.
+    """
+    with _full_precision(x):
+        x_norm, x_way = _polar(x)
+        y_norm, y_way = (x_norm, x_way) if y is x else _polar(y)
+        cosine = _cosine(x_way, y_way, rowwise).clamp(*_COSINE_LIMITS)
+        half_x, half_y = x_norm / 2, y_norm / 2
+        norms = half_x + half_y if rowwise else half_x[:, None] + half_y
+        return torch.add(norms, torch.acos(cosine), alpha=beta)
+
+
+def simsr_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
+    r"""SimSR's distance \(1 − \cos(x, y)\) (Eq. 5).
+
+    Args:
+        x: [N, D].
+        y: [M, D].
+        rowwise: Compare row i of x with row i of y only (M = N).
+
+    Returns:
+        [N, M], or [N] rowwise; in [0, 2], and 1 where a vector is zero.
+    """
+    with _full_precision(x):
+        x_way = _polar(x)[1]
+        y_way = x_way if y is x else _polar(y)[1]
+        return 1 - _cosine(x_way, y_way, rowwise).clamp(-1, 1)
+
+
+def l1_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
+    r"""\(‖x − y‖_1\), DBC's latent distance; shapes as for `mico_distance`."""
+    with _full_precision(x):
+        x, y = _upcast(x), _upcast(y)
+        return (x - y).abs().sum(dim=1) if rowwise else torch.cdist(x, y, p=1)
+
+
+def normalise(x: Tensor) -> Tensor:
+    """Rows scaled to length 1, [N, D]; zero rows stay zero."""
+    with _full_precision(x):
+        return _polar(x)[1]
+
+
+def _cosine(x_way: Tensor, y_way: Tensor, rowwise: bool) -> Tensor:
+    return (x_way * y_way).sum(dim=1) if rowwise else x_way @ y_way.T
+
+
+def _polar(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Lengths [N] and directions [N, D]; scaled first, so that squares do not overflow."""
+    shortest = _SHORTEST[x.dtype]
+    x = _upcast(x)
+    largest = x.detach().abs().amax(dim=1, keepdim=True)
+    scale = torch.where(largest > 0, largest, 1.0)
+    scaled = x / scale
+    length = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+    way = scaled / torch.where(length > 0, length, 1.0)
+    norm = (x * way.detach()).sum(dim=1)  # its gradient is the direction, whatever the scale
+    return norm, torch.where(norm[:, None] > shortest, way, way.detach())
+
+
+def _upcast(x: Tensor) -> Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def _full_precision(x: Tensor) -> torch.autocast:
+    return torch.autocast(device_type=x.device.type, enabled=False)

@@ -1,0 +1,86 @@
+"""The door of every objective: shapes checked, non-finite numbers named."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class NonFiniteError(ArithmeticError):
+    """NaN or infinity in an input or a loss.
+
+    Attributes:
+        tensor: Which one.
+        count: How many of its entries.
+        step: The objective's step, counted from 0.
+    """
+
+    def __init__(self, tensor: str, count: int, size: int, step: int) -> None:
+        self.tensor, self.count, self.step = tensor, count, step
+        super().__init__(
+            f"{tensor} has {count} non-finite values of {size} at objective step {step}; "
+            "lower the learning rate, or look for what made them upstream"
+        )
+
+
+class Transitions(NamedTuple):
+    """A batch with checked shapes: z, next_z [B, D]; action [B, A]; reward, discount [B]."""
+
+    z: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_z: Tensor
+
+    def take(self, index: Tensor) -> Transitions:
+        """The transitions at these places."""
+        return Transitions(*(tensor[index] for tensor in self))
+
+
+def check_batch(
+    batch: Transitions,
+    latent_dim: int,
+    action_dim: int,
+) -> Transitions:
+    """Checks shapes, flattens [B, 1] to [B], and cuts next_z from the graph."""
+    z, action, reward, discount, next_z = batch
+    size = len(z)
+    for name, tensor, width in (
+        ("z", z, latent_dim),
+        ("action", action, action_dim),
+        ("next_z", next_z, latent_dim),
+    ):
+        if tensor.shape != (size, width):
+            raise ValueError(f"{name} must be [{size}, {width}], got {list(tensor.shape)}")
+    if size < 2:
+        raise ValueError(f"a batch of at least 2 is wanted to form pairs, got {size}")
+    return Transitions(
+        z,
+        action,
+        _column(reward, size, "reward"),
+        _column(discount, size, "discount"),
+        next_z.detach(),
+    )
+
+
+def refuse_non_finite(tensors: dict[str, Tensor], steps: Tensor) -> None:
+    """Raises `NonFiniteError` for the first tensor with a NaN or infinity.
+
+    One sum over everything is looked at first, so that a healthy step costs one synchronisation.
+    """
+    with torch.no_grad():
+        total = torch.stack([t.detach().float().sum() for t in tensors.values()]).sum()
+        if torch.isfinite(total):
+            return
+        for name, tensor in tensors.items():
+            bad = int((~torch.isfinite(tensor)).sum())
+            if bad:
+                raise NonFiniteError(name, bad, tensor.numel(), int(steps))
+
+
+def _column(tensor: Tensor, size: int, name: str) -> Tensor:
+    if tensor.shape not in ((size,), (size, 1)):
+        raise ValueError(f"{name} must be [{size}] or [{size}, 1], got {list(tensor.shape)}")
+    return tensor.detach().reshape(size).to(torch.promote_types(tensor.dtype, torch.float32))

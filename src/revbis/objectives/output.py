@@ -1,0 +1,77 @@
+"""What an objective returns, and what it can tell about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+_SAMPLE = 4096  # distances that quantiles are read from
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveOutput:
+    """Losses of one batch, and detached tensors to tell how it is going.
+
+    Attributes:
+        representation_loss: Scalar; its gradient reaches the embeddings z and the objective's own
+            heads, never next_z or the coefficient.
+        coefficient_loss: Scalar whose gradient reaches raw_c alone; None without a coefficient.
+        embedding: What was compared, [B, D].
+        prediction: Predicted distances, [B, B], or [B] for permuted pairs.
+        self_distance: Predicted distance of each element to itself, [B].
+        gap: Reward gaps, of the prediction's shape (or a scalar).
+        following: Next-state distances, of the prediction's shape.
+        reward_weight: Weight of the gap.
+        next_weight: Weight of the next-state distance: c, or the discount of each pair.
+    """
+
+    representation_loss: Tensor
+    coefficient_loss: Tensor | None
+    embedding: Tensor
+    prediction: Tensor
+    self_distance: Tensor
+    gap: Tensor
+    following: Tensor
+    reward_weight: Tensor
+    next_weight: Tensor
+
+    @cached_property
+    def metrics(self) -> dict[str, Tensor]:
+        """Detached scalars by name, made when first asked for; docs/metrics.md explains each."""
+        flat = self.prediction.flatten()
+        sample = flat[:: max(1, len(flat) // _SAMPLE)]
+        low, middle, high = torch.quantile(sample, sample.new_tensor([0.05, 0.5, 0.95]))
+        reward = (self.reward_weight * self.gap).mean()
+        following = (self.next_weight * self.following).mean()
+        total = (reward + following).clamp_min(torch.finfo(reward.dtype).tiny)
+        losses = {"representation_loss": self.representation_loss.detach()}
+        if self.coefficient_loss is not None:
+            losses["coefficient_loss"] = self.coefficient_loss.detach()
+        return losses | {
+            "c": self.next_weight.mean(),
+            "reward_share": reward / total,
+            "next_share": following / total,
+            "embedding_norm": torch.linalg.vector_norm(self.embedding, dim=1).mean(),
+            "effective_rank": effective_rank(self.embedding),
+            "distance_q05": low,
+            "distance_q50": middle,
+            "distance_q95": high,
+            "near_zero_fraction": (sample < 0.01 * sample.max()).to(sample.dtype).mean(),
+            "self_distance": self.self_distance.mean(),
+        }
+
+
+def effective_rank(x: Tensor) -> Tensor:
+    """Exp of the entropy of the normalised spectrum of x's covariance: 1 when collapsed, D at most.
+
+    Args:
+        x: [B, D].
+    """
+    centred = x - x.mean(dim=0)
+    spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp_min(0)
+    share = spectrum / spectrum.sum().clamp_min(torch.finfo(x.dtype).tiny)
+    rank: Tensor = torch.special.entr(share).sum().exp()
+    return rank
