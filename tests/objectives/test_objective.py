@@ -155,7 +155,7 @@ def test_coefficient_starts_at_one_half_and_moves_towards_the_smaller_loss() -> 
     losses = []
     for _ in range(50):
         out = run(objective, inputs)
-        losses.append(float(out.coefficient_loss))
+        losses.append(float(out.coefficient_loss.detach()))
         optimiser.zero_grad()
         out.coefficient_loss.backward()
         optimiser.step()

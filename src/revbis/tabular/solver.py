@@ -176,17 +176,18 @@ def _auto(problem: Problem, tol: float, progress: Progress) -> tuple[str, Soluti
     free = available_bytes()
     if problem.chain.is_deterministic and _memory("pointer_doubling", problem) <= free:
         return "pointer_doubling", _run("pointer_doubling", problem, tol, progress)
-    if problem.n > _SMALL and _distinct_rewards(problem) <= _FEW_REWARDS:
-        limit = max(128, problem.n // 8)
-        solution = linear.low_rank(problem, tol, progress, max_rank=limit)
-        if solution is not None:
-            return "low_rank", solution
     if problem.n <= _SMALL:  # another step costs nothing and spares the reader digits of noise
         return "doubling", _run("doubling", problem, tol / 1000, progress)
-    work = {"doubling": _doubling_seconds(problem), "jacobi": _jacobi_seconds(problem, tol)}
-    fitting = [s for s in sorted(work, key=work.__getitem__) if _memory(s, problem) <= free]
-    chosen = fitting[0] if fitting else "in_place"
-    return chosen, _run(chosen, problem, tol, progress)
+    seconds = _guess_seconds(problem, tol)
+    for solver in sorted(seconds, key=seconds.__getitem__):
+        if _memory(solver, problem) > free:
+            continue
+        if solver != "low_rank":
+            return solver, _run(solver, problem, tol, progress)
+        found = linear.low_rank(problem, tol, progress, max_rank=max(128, problem.n // 8))
+        if found is not None:
+            return solver, found
+    return "in_place", _run("in_place", problem, tol, progress)
 
 
 def _sequence(empty: MetricResult, coefficients: tuple[float, ...], progress: Progress) -> Solution:
@@ -241,28 +242,27 @@ def _one_row_each(problem: TransportProblem) -> bool:
     return len(problem.reward) == problem.n
 
 
-def _distinct_rewards(problem: LinearProblem) -> int:
-    return len(np.unique(problem.chain.values))
+def _guess_seconds(problem: LinearProblem, tol: float) -> dict[str, float]:
+    """How long each solver may take, roughly: to choose by, not to believe.
 
-
-def _doubling_seconds(problem: LinearProblem) -> float:
-    """A rough guess: about ten steps of three dense products at 30 GFLOP/s."""
-    return 10 * 3 * 2 * problem.n**3 / 30e9
-
-
-def _jacobi_seconds(problem: LinearProblem, tol: float) -> float:
-    """A rough guess: 1 GFLOP/s, and as many sweeps as the chain's mixing asks for.
-
-    The interval shrinks like λ times the chain's second eigenvalue, seen here in how the range of
-    a random vector shrinks.
+    The iterations' error shrinks like λ times the chain's second eigenvalue a step, seen here in
+    how the range of a random vector shrinks. Rates are those of one core of a common machine.
     """
-    P = problem.chain.P
-    x = np.random.default_rng(0).random(problem.n)
-    widths = []
+    n, P = problem.n, problem.chain.P
+    dense, sparse = 30e9, 1e9  # operations a second in matrix products and in gathers
+    x, widths = np.random.default_rng(0).random(n), []
     for _ in range(30):
         x = P @ x
         widths.append(float(np.ptp(x)))
-    rate = (widths[-1] / widths[9]) ** (1 / 20) if widths[9] > 0 else 0.0
-    factor = min(max(problem.discount * rate, 1e-3), problem.discount, 0.9999)
-    sweeps = np.log(max(problem.scale, tol) / tol) / -np.log(factor) if factor > 0 else 1.0
-    return float(max(sweeps, 1.0) * 4 * problem.n * P.nnz / 1e9)
+    mixing = (widths[-1] / widths[9]) ** (1 / 20) if widths[9] > 0 else 0.0
+    factor = min(max(problem.discount * mixing, 1e-3), max(problem.discount, 1e-3))
+    steps = max(1.0, float(np.log(max(problem.scale, tol) / tol) / -np.log(factor)))
+    seconds = {
+        "doubling": 3 * np.log2(steps + 2) * 2 * n**3 / dense,
+        "jacobi": steps * 4 * n * P.nnz / sparse,
+    }
+    columns = len(np.unique(problem.chain.values)) - 1
+    if columns < _FEW_REWARDS:
+        compress = 4 * n * 96**2 / 48 / dense
+        seconds["low_rank"] = steps * columns * (2 * P.nnz / sparse + compress)
+    return seconds
