@@ -84,7 +84,7 @@ def svg(flow: set[tuple[str, str]]) -> str:
         )
         rows += _box(490, y, 210, loss, detail, COLOURS[loss], "")
     caption = "An arrow is a gradient. [x] is x without gradient."
-    rows += [f'<text x="490" y="300" font-size="12" fill="#333">{caption}</text>', "</svg>"]
+    rows += [f'<text x="300" y="310" font-size="12" fill="#333">{caption}</text>', "</svg>"]
     return "\n".join(rows) + "\n"
 
 

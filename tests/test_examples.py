@@ -1,0 +1,50 @@
+"""The examples run, train what they say, and stay as short as promised."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_plain_loop_learns_both_losses() -> None:
+    log = load("plain_loop").train(steps=300)
+    assert log[-1]["td_error"] < log[0]["td_error"]
+    assert log[-1]["representation_loss"] < log[0]["representation_loss"]
+    assert log[-1]["c"] != 0.5
+    code = (EXAMPLES / "plain_loop.py").read_text().splitlines()
+    assert len(code) < 60
+
+
+@pytest.mark.parametrize("objective", ["simsr-rev", "mico", "dbc"])
+def test_sb3_agent_trains_its_encoder_with_the_objective(objective: str, tmp_path: Path) -> None:
+    module = load("stable_baselines3_sac")
+    agent = module.BisimulationSAC(
+        "MlpPolicy", "Pendulum-v1", objective=objective, learning_starts=50, seed=0, device="cpu"
+    )
+    heads = [p.detach().clone() for p in agent.objective.parameters()]
+    encoder = [p.detach().clone() for p in agent.critic.features_extractor.parameters()]
+    agent.learn(80)
+    assert int(agent.objective.steps) == 80 - 50
+    trained = list(agent.objective.parameters())
+    assert all(not torch.equal(a, b) for a, b in zip(heads, trained, strict=True))
+    now = agent.critic.features_extractor.parameters()
+    assert all(not torch.equal(a, b) for a, b in zip(encoder, now, strict=True))
+    agent.save(tmp_path / "agent")
+    again = module.BisimulationSAC.load(tmp_path / "agent", device="cpu")
+    assert int(again.objective.steps) == 30
+    for a, b in zip(trained, again.objective.parameters(), strict=True):
+        assert torch.equal(a, b)
