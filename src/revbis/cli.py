@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-_GROUPS = {
+_COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, bounds",
+    "probe": "learned metrics beside the exact ones, on a rendered grid world",
 }
 
 
@@ -23,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"revbis {__version__}")
         return
-    if words[0] not in _GROUPS:
-        _fail(f"unknown command {words[0]!r}; there is: {', '.join(_GROUPS)}")
+    if words[0] not in _COMMANDS:
+        _fail(f"unknown command {words[0]!r}; there is: {', '.join(_COMMANDS)}")
     warnings.showwarning = _show_warning
     try:
         _run(words[0], words[1:])
@@ -40,17 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(group: str, words: list[str]) -> None:
     import tyro
 
-    commands = import_module(f"revbis.commands.{group}")
-    tyro.extras.subcommand_cli_from_dict(
-        commands.COMMANDS,
-        prog=f"revbis {group}",
-        description=commands.__doc__,
-        args=words,
-    )
+    module = import_module(f"revbis.commands.{group}")
+    name = f"revbis {group}"
+    if hasattr(module, "COMMANDS"):
+        tyro.extras.subcommand_cli_from_dict(
+            module.COMMANDS, prog=name, description=module.__doc__, args=words
+        )
+    else:
+        tyro.cli(module.command, prog=name, args=words)
 
 
 def _usage() -> str:
-    rows = "\n".join(f"  {name:<10} {what}" for name, what in _GROUPS.items())
+    rows = "\n".join(f"  {name:<10} {what}" for name, what in _COMMANDS.items())
     return (
         "usage: revbis COMMAND ...\n\nBisimulation metrics in reinforcement learning.\n\n"
         f"commands:\n{rows}\n\n"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-from revbis.objectives import Objective, make_objective
+from revbis.objectives import Objective, make_objective, normalise
 from revbis.tabular import (
     Comparison,
     FiniteMDP,
@@ -28,7 +28,7 @@ from revbis.tabular import (
 )
 
 Array = NDArray[np.float64]
-_CELL = 3  # pixels
+_CELL = 2  # pixels
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ProbeSettings:
 
     gamma: float = 0.9
     transitions: int = 20_000
-    steps: int = 3000
-    batch: int = 256
+    steps: int = 2000
+    batch: int = 128
     latent_dim: int = 50
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     coefficient_rate: float = 1e-3
     normalisation: bool = True
 
@@ -51,6 +51,7 @@ class Measurement:
 
     Attributes:
         method: The objective's name.
+        normalised: Whether embeddings were scaled to length 1.
         seed: The seed.
         level: "state", or "state_action" where ψ is compared.
         c: The weight of the next-state term at the end: γ, or the learned coefficient.
@@ -59,11 +60,15 @@ class Measurement:
         exact: The exact fixed point.
         trained: Comparison of `learned` with `exact`.
         start: Comparison of `untrained` with `exact`.
+        encoder_rank: Spearman correlation of φ's own distances, between states, with the exact U;
+            without ψ that is what `trained` says.
+        untrained_encoder_rank: The same before training.
         value_rank: Spearman correlation of `learned` with |ΔV| (|ΔQ| between pairs).
         untrained_value_rank: The same before training.
     """
 
     method: str
+    normalised: bool
     seed: int
     level: str
     c: float
@@ -72,6 +77,8 @@ class Measurement:
     exact: MetricResult
     trained: Comparison
     start: Comparison
+    encoder_rank: float
+    untrained_encoder_rank: float
     value_rank: float
     untrained_value_rank: float
 
@@ -92,14 +99,14 @@ def render_states(mdp: FiniteMDP) -> Tensor:
 
 
 class PixelEncoder(nn.Module):
-    """φ of the probe: three small convolutions and one Linear."""
+    """φ of the probe: two small convolutions and one Linear."""
 
     def __init__(self, shape: tuple[int, int, int], latent_dim: int) -> None:
         super().__init__()
         convolutions = nn.Sequential(
-            nn.Conv2d(shape[0], 32, 3, stride=2, padding=1),
+            nn.Conv2d(shape[0], 16, 3, stride=2, padding=1),
             nn.ReLU(),
-            nn.Conv2d(32, 32, 3, padding=1),
+            nn.Conv2d(16, 16, 3, padding=1),
             nn.ReLU(),
             nn.Flatten(),
         )
@@ -140,7 +147,7 @@ def probe(
     method: str,
     seed: int,
     settings: ProbeSettings,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> Measurement:
     """Trains one method and measures it.
 
@@ -150,31 +157,36 @@ def probe(
         method: An objective's name.
         seed: Of data, initialisation and batches.
         settings: What is trained and for how long.
-        progress: Called with the step.
+        progress: Called after each step.
     """
     torch.manual_seed(seed)
     images = render_states(mdp)
     data = collect(mdp, policy, settings.transitions, np.random.default_rng(seed))
     encoder = PixelEncoder((3, images.shape[2], images.shape[3]), settings.latent_dim)
     objective = make_objective(
-        method, settings.latent_dim, mdp.n_actions, normalisation=settings.normalisation
+        method, settings.latent_dim, mdp.n_actions, normalisation=settings.normalisation, hidden=256
     )
-    before = _distances(mdp, encoder, objective, images)
+    before, states_before = _distances(mdp, encoder, objective, images)
     c = _train(mdp, encoder, objective, images, data, seed, settings, progress)
-    after = _distances(mdp, encoder, objective, images)
-    level = "state_action" if getattr(objective, "psi", None) is not None else "state"
+    after, states_after = _distances(mdp, encoder, objective, images)
     exact = exact_fixed_point(mdp, policy, objective, settings.gamma, c)
-    gaps = _value_gaps(mdp, policy, settings.gamma, level)
+    states = exact
+    if exact.level == "state_action":
+        states = solve("revised", mdp, policy, settings.gamma, c=exact.c)
+    gaps = _value_gaps(mdp, policy, settings.gamma, exact.level)
     return Measurement(
         method=method,
+        normalised=settings.normalisation,
         seed=seed,
-        level=level,
+        level=exact.level,
         c=c,
         learned=after,
         untrained=before,
         exact=exact,
         trained=compare(after, exact),
         start=compare(before, exact),
+        encoder_rank=_rank_correlation(states_after, states.matrix()),
+        untrained_encoder_rank=_rank_correlation(states_before, states.matrix()),
         value_rank=_rank_correlation(after, gaps),
         untrained_value_rank=_rank_correlation(before, gaps),
     )
@@ -203,7 +215,7 @@ def _train(
     data: Transitions,
     seed: int,
     settings: ProbeSettings,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[], None] | None,
 ) -> float:
     """Trains encoder and heads; returns the last weight of the next-state term."""
     generator = torch.Generator().manual_seed(seed)
@@ -213,7 +225,7 @@ def _train(
     coefficient_optimiser = torch.optim.Adam(raw_c, lr=settings.coefficient_rate) if raw_c else None
     discount = torch.full((settings.batch,), settings.gamma)
     one_hot = torch.eye(mdp.n_actions)
-    for step in range(settings.steps):
+    for _ in range(settings.steps):
         rows = torch.randint(len(data.s), (settings.batch,), generator=generator)
         z = encoder(images)  # the states are few: embed each once, then gather
         out = objective(
@@ -232,20 +244,23 @@ def _train(
             out.coefficient_loss.backward()
             coefficient_optimiser.step()
         if progress is not None:
-            progress(step + 1)
+            progress()
     return float(out.next_weight.mean())
 
 
 @torch.no_grad()
-def _distances(mdp: FiniteMDP, encoder: nn.Module, objective: Objective, images: Tensor) -> Array:
-    """What the method compares, for everything there is: states, or state-action pairs."""
+def _distances(
+    mdp: FiniteMDP, encoder: nn.Module, objective: Objective, images: Tensor
+) -> tuple[Array, Array]:
+    """Distances of all that the method compares, and those of φ between all states."""
     z = encoder(images)
-    states = torch.arange(mdp.n_states)
-    actions = torch.zeros(mdp.n_states, dtype=torch.int64)
-    if getattr(objective, "psi", None) is not None:
-        states, actions = torch.from_numpy(mdp.state_actions.copy()).T
-    x = objective.embed(z[states], torch.eye(mdp.n_actions)[actions])
-    return objective.distance(x, x).double().numpy()
+    states, actions = torch.from_numpy(mdp.state_actions.copy()).T
+    pairs = objective.embed(z[states], torch.eye(mdp.n_actions)[actions])
+    z = normalise(z) if objective.normalisation else z
+    between_states = objective.distance(z, z).double().numpy()
+    if getattr(objective, "psi", None) is None:
+        return between_states, between_states
+    return objective.distance(pairs, pairs).double().numpy(), between_states
 
 
 def _value_gaps(mdp: FiniteMDP, policy: Array, gamma: float, level: str) -> Array:
@@ -266,4 +281,4 @@ def _draw(probabilities: Array, generator: np.random.Generator) -> NDArray[np.in
     """One index from each row of probabilities."""
     edges = probabilities.cumsum(axis=1)
     edges[:, -1] = 1.0
-    return (generator.random((len(edges), 1)) >= edges).sum(axis=1)
+    return np.asarray((generator.random((len(edges), 1)) >= edges).sum(axis=1))

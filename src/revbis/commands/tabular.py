@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import csv
-import math
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from revbis.commands.console import print_table, solver_bar
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from revbis.tabular import FiniteMDP, MetricResult
-    from revbis.tabular.linear import Progress
     from revbis.tabular.statements import Statement
 
     Array = NDArray[np.float64]
@@ -40,7 +38,6 @@ Solver = Literal[
 _MATRIX_UP_TO = 5000
 _CSV_UP_TO = 1000
 _PRINT_UP_TO = 8
-_QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -104,13 +101,13 @@ def solve(
     rows, files, results = [], [], []
     for name in names:
         start = time.perf_counter()
-        with _progress_bar(name, tol) as progress:
+        with solver_bar(name, tol) as progress:
             result = tabular.solve(name, mdp, policy, gamma, tol, c, level, solver, progress)
         seconds = time.perf_counter() - start
         results.append(result)
         rows.append(_summary(result, seconds))
         files += _write(result, origin, out)
-    _print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows)
+    print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows)
     if results[0].n <= _PRINT_UP_TO:
         for result in results:
             _print_matrix(result)
@@ -136,13 +133,13 @@ def bounds(
     from revbis.tabular.statements import check_statements
 
     mdp, policy = _load(source, gamma)
-    with _progress_bar("metrics", tol) as progress:
+    with solver_bar("metrics", tol) as progress:
         statements = check_statements(mdp, policy, gamma, c=c, tol=tol, progress=progress)
     title = f"{_describe(source, mdp)}, γ = {gamma:g}, c = {c:g}"
     theorems = [s for s in statements if s.theorem]
     others = [s for s in statements if not s.theorem]
-    _print_table(f"{title}: theorems", [_statement_row(s) for s in theorems])
-    _print_table("not theorems: true on some MDPs only", [_statement_row(s) for s in others])
+    print_table(f"{title}: theorems", [_statement_row(s) for s in theorems])
+    print_table("not theorems: true on some MDPs only", [_statement_row(s) for s in others])
     if not all(s.holds for s in theorems):
         sys.exit(1)
 
@@ -300,59 +297,10 @@ def _row_names(result: MetricResult) -> list[str]:
     return [f"{s}:{a}" for s, a in result.mdp.state_actions]
 
 
-def _print_table(title: str, rows: list[dict[str, str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name, no_wrap=name in ("metric", "solver"))
-    for row in rows:
-        table.add_row(*row.values())
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
 def _print_matrix(result: MetricResult) -> None:
     names = _row_names(result)
     rows = [
         {result.metric: name, **{other: f"{x:.6f}" for other, x in zip(names, row, strict=True)}}
         for name, row in zip(names, result.matrix(), strict=True)
     ]
-    _print_table("", rows)
-
-
-@contextmanager
-def _progress_bar(name: str, tol: float) -> Iterator[Progress]:
-    """A bar with the bound reached and the time left, once it takes more than a moment."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-    task = bar.add_task(f"{name}: starting (the first run compiles for some seconds)", total=1.0)
-    timer = threading.Timer(_QUIET_SECONDS, bar.start)
-    first: list[float] = []
-
-    def report(iteration: int, bound: float) -> None:
-        if math.isfinite(bound) and bound > tol:
-            first.append(bound)
-            del first[1:]
-        text = f"{name}: step {iteration}, error ≤ {bound:.1e} (wanted {tol:.0e})"
-        done = _share_done(first[0], bound, tol) if first else 0.0
-        bar.update(task, completed=done, description=text)
-
-    timer.start()
-    try:
-        yield report
-    finally:
-        timer.cancel()
-        timer.join()
-        bar.stop()
-
-
-def _share_done(first: float, bound: float, tol: float) -> float:
-    """Errors shrink geometrically: progress is linear in their logarithm."""
-    if not math.isfinite(bound):
-        return 0.0
-    return min(max(math.log(first / max(bound, tol)) / math.log(first / tol), 0.0), 1.0)
+    print_table("", rows)

@@ -1,0 +1,130 @@
+"""Objectives beside a direct transcription that forms every pair of embeddings.
+
+At B = 1024 and D = 50, forward and backward on given embeddings. The transcription tiles the batch
+to [B², D] twice, as public implementations do, and is otherwise the same loss: both must agree.
+Memory is the most that a fresh process has resident above what it had before, by kind.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from _measure import finish, in_turn, median_ratio, one_thread, print_table
+
+one_thread()
+
+import torch  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from revbis.objectives import DESIGNS, BisimulationObjective, make_objective  # noqa: E402
+
+BATCH, LATENT, ACTIONS, GAMMA = 1024, 50, 6, 0.99
+NAMES = [name for name in DESIGNS if name != "mico-rev-released"]
+FASTER, SMALLER = 5.0, 0.1
+
+
+def batch() -> tuple[torch.Tensor, ...]:
+    g = torch.Generator().manual_seed(0)
+    z, next_z = torch.randn(2, BATCH, LATENT, generator=g)
+    action, reward = torch.rand(BATCH, ACTIONS, generator=g), torch.rand(BATCH, generator=g)
+    return z.requires_grad_(), action, reward, torch.full((BATCH,), GAMMA), next_z
+
+
+def ours(objective: BisimulationObjective, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    out = objective(*inputs)
+    out.representation_loss.backward()
+    if out.coefficient_loss is not None:
+        out.coefficient_loss.backward()
+    return out.representation_loss.detach()
+
+
+def tiled_distance(name: str, x: torch.Tensor) -> torch.Tensor:
+    """Distances of all B² pairs from two [B², D] tensors."""
+    left, right = x.repeat(len(x), 1), x.repeat_interleave(len(x), dim=0)
+    cosine = functional.cosine_similarity(left, right, dim=1)
+    if name.startswith("simsr"):
+        return 1 - cosine
+    cosine = cosine.clamp(0.0001, 0.9999)
+    angle = torch.atan2((1 - cosine**2).sqrt(), cosine)
+    return (left.norm(dim=1) + right.norm(dim=1)) / 2 + 0.1 * angle
+
+
+def transcription(
+    name: str, objective: BisimulationObjective, inputs: tuple[torch.Tensor, ...]
+) -> torch.Tensor:
+    z, action, reward, _, next_z = inputs
+    z = functional.normalize(z, dim=1)
+    if objective.psi is not None:
+        z = functional.normalize(objective.psi(z, action), dim=1)
+    prediction = tiled_distance(name, z)
+    with torch.no_grad():
+        following = tiled_distance(name, functional.normalize(next_z, dim=1))
+    gap = (reward.repeat(BATCH) - reward.repeat_interleave(BATCH)).abs()
+    if objective.coefficient is None:
+        target = gap + GAMMA * following
+    else:
+        c = torch.softmax(objective.coefficient.raw_c, dim=0)
+        target = c[0] * gap + c[1] * following
+        functional.huber_loss(prediction.detach(), target).backward()
+    loss = functional.huber_loss(prediction, target.detach())
+    loss.backward()
+    return loss.detach()
+
+
+def extra_memory(name: str, kind: str) -> float:
+    """Peak resident gigabytes that one step adds in a fresh process."""
+    command = [sys.executable, __file__, "--memory", name, kind]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def measure_memory(name: str, kind: str) -> None:
+    objective, inputs = make_objective(name, LATENT, ACTIONS), batch()
+    small = tuple(t[:8].detach().requires_grad_(t.requires_grad) for t in inputs)
+    ours(objective, small)  # loads what a first step loads
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    before = resident("VmRSS")
+    run = ours if kind == "ours" else lambda o, i: transcription(name, o, i)
+    run(objective, inputs)
+    print(resident("VmHWM") - before)
+
+
+def resident(field: str) -> float:
+    """Resident gigabytes now (VmRSS) or at the most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e9
+
+
+def main() -> None:
+    rows, figures, missed = [], {}, []
+    for name in NAMES:
+        torch.manual_seed(0)
+        objective, inputs = make_objective(name, LATENT, ACTIONS), batch()
+        runs = [
+            lambda o=objective, i=inputs: ours(o, i),
+            lambda n=name, o=objective, i=inputs: transcription(n, o, i),
+        ]
+        runs[0]()
+        (fast, slow), (a, b) = in_turn(runs, rounds=3)
+        assert torch.allclose(a, b, rtol=1e-3), f"{name}: {a} is not {b}"
+        ratio = median_ratio(slow, fast)
+        memory = [extra_memory(name, kind) for kind in ("ours", "tiled")]
+        share = memory[0] / memory[1]
+        rows.append((name, 1e3 * sorted(fast)[1], 1e3 * sorted(slow)[1], ratio, *memory, share))
+        figures |= {f"{name}_speedup": ratio, f"{name}_memory_share": share}
+        if ratio < FASTER:
+            missed.append(f"{name}: {ratio:.1f}× faster, wanted {FASTER:g}×")
+        if share > SMALLER:
+            missed.append(f"{name}: {share:.2f} of the memory, wanted {SMALLER:g}")
+    header = ("objective", "ours ms", "tiled ms", "ratio", "ours GB", "tiled GB", "share")
+    print_table(header, rows)
+    finish("objective", figures, missed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--memory"]:
+        measure_memory(*sys.argv[2:])
+    else:
+        main()
