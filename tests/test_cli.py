@@ -124,9 +124,24 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert len(error.splitlines()) == 1
 
 
-def test_unknown_flags_and_choices_exit_with_2(capsys) -> None:
-    assert "--metrics" in fails(capsys, "tabular", "solve", "--metrics", "mico")
-    assert "invalid choice" in fails(capsys, "tabular", "solve", "--metric", "micro")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "tabular solve --examples toy",
+            "options: --examples, toy; did you mean --example?",
+        ),
+        ("tabular solve --metric micro", "invalid choice 'micro' for argument '--metric'"),
+        ("tabular solve --gamma x", "--gamma: could not convert string to float: 'x'"),
+        ("tabular", "Expected one of {solve, bounds} (see revbis tabular --help)"),
+        ("tabular sovle", "sovle"),
+        ("probe --steps many", "--steps"),
+    ],
+)
+def test_flags_that_cannot_be_read_get_one_line_too(words: str, said: str, capsys) -> None:
+    error = fails(capsys, *words.split())
+    assert said in error
+    assert len(error.splitlines()) == 1
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path, capsys) -> None:

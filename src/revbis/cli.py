@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from functools import partial, wraps
 from importlib import import_module
+from io import StringIO
+from typing import Any, NoReturn, cast
 
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, bounds",
@@ -39,16 +43,56 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(group: str, words: list[str]) -> None:
+    command = _parse(group, words)
+    command()
+
+
+def _parse(group: str, words: list[str]) -> Callable[[], None]:
+    """The command with its flags filled in; a mistake in them is one line, not tyro's box."""
     import tyro
 
     module = import_module(f"revbis.commands.{group}")
-    name = f"revbis {group}"
-    if hasattr(module, "COMMANDS"):
-        tyro.extras.subcommand_cli_from_dict(
-            module.COMMANDS, prog=name, description=module.__doc__, args=words
-        )
-    else:
-        tyro.cli(module.command, prog=name, args=words)
+    name, said = f"revbis {group}", StringIO()
+    try:
+        with redirect_stderr(said):
+            if hasattr(module, "COMMANDS"):
+                commands = {key: _deferred(run) for key, run in module.COMMANDS.items()}
+                parsed = tyro.extras.subcommand_cli_from_dict(
+                    commands, prog=name, description=module.__doc__, args=words
+                )
+            else:
+                parsed = tyro.cli(_deferred(module.command), prog=name, args=words)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        _fail(_in_one_line(said.getvalue(), name))
+    return cast(Callable[[], None], parsed)
+
+
+def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The function with the same flags, to be called later."""
+
+    @wraps(function)
+    def fill_in(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return partial(function, *args, **kwargs)
+
+    return fill_in
+
+
+def _in_one_line(box: str, name: str) -> str:
+    """What tyro's box says between its title and its first rule, and the flag it suggests."""
+    lines = [line.strip("│ ") for line in box.splitlines()]
+    is_rule = [not line.strip("╭╮╰╯─- ") for line in lines]
+    body = [i for i in range(1, len(lines)) if not is_rule[i]]
+    start = body[0] if body else 0
+    end = next((i for i in range(start, len(lines)) if is_rule[i]), len(lines))
+    message = " ".join(lines[start:end]).rstrip(".")
+    suggested = [
+        line.split()[0] for line in lines[end:] if line.startswith("--") and line.strip("-")
+    ]
+    if suggested and message.startswith("Unrecognized"):
+        message += f"; did you mean {suggested[0]}?"
+    return f"{message} (see {name} --help)"
 
 
 def _usage() -> str:
@@ -60,7 +104,7 @@ def _usage() -> str:
     )
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     print(f"revbis: error: {message}", file=sys.stderr)
     sys.exit(2)
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 _LOG = logging.getLogger("revbis")
-_SAY_ABOVE = 1 << 28
+_SAY_ABOVE = 100_000_000
 _CGROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
