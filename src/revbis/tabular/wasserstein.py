@@ -202,12 +202,19 @@ class Couplings:
     def relax(self, d: Array, enough: float) -> None:
         """Sweeps d in place with the couplings as they are until it changes by `enough` or less.
 
-        Where a maximum is taken, most sweeps follow the couple that attained it last.
+        Most sweeps follow the couple that decided each pair last. Inside a Hausdorff distance that
+        may cycle; where it keeps not helping, every sweep decides anew, which always contracts.
         """
-        follow = 10 if self.problem.matched and len(self.problem.reward) > self.problem.n else 0
-        for _ in range(5000 // (follow + 1)):
-            if self._frozen_sweep(d, decide=True) <= enough:
+        follow = 10 if len(self.problem.reward) > self.problem.n else 0
+        least, setbacks = np.inf, 0
+        for _ in range(5000):
+            change = self._frozen_sweep(d, decide=True)
+            if change <= enough:
                 return
+            setbacks += change >= least
+            least = min(least, change)
+            if setbacks > 5 and not self.problem.matched:
+                follow = 0
             for _ in range(follow):
                 if self._frozen_sweep(d, decide=False) <= enough / 4:
                     break

@@ -192,9 +192,8 @@ def frozen_rows(
 ) -> float:  # pragma: no cover - compiled
     """Sweeps the rows in `span` of d in place with frozen couplings; returns the largest change.
 
-    With `decide` all couples of a pair are merged, and the one that attains a maximum is noted in
-    `choice`; without, that one alone is evaluated (matched couples only: freezing the minimum
-    inside a Hausdorff distance may cycle).
+    With `decide` all couples of a pair are merged, and the one that decides is noted in `choice`;
+    without, that one alone is evaluated.
     """
     first, offer, matched, far, discount = offers
     distance = work[0]
@@ -205,9 +204,25 @@ def frozen_rows(
         q = basis[0][s]
         m = first[s + 1] - first[s]
         for t in range(s + 1, n):
-            value = far
-            if not matched:
-                k = first[t + 1] - first[t]
+            k = first[t + 1] - first[t]
+            if matched and offer[s] != offer[t]:
+                value = far
+            elif not decide:
+                e = choice[s, t]
+                x = first[s] + (e if matched else e // k)
+                y = first[t] + (e if matched else e % k)
+                value = _frozen_value(reward, x, y, basis, q + e, discount, flat)
+                q += m if matched else m * k
+            elif matched:
+                value = -1.0
+                for i in range(m):
+                    x, y = first[s] + i, first[t] + i
+                    option = _frozen_value(reward, x, y, basis, q, discount, flat)
+                    q += 1
+                    if option > value:
+                        value = option
+                        choice[s, t] = i
+            else:
                 for i in range(m):
                     for j in range(k):
                         x, y = first[s] + i, first[t] + j
@@ -215,20 +230,7 @@ def frozen_rows(
                         q += 1
                 i, j = hausdorff_couple(distance, m, k)
                 value = distance[i, j]
-            elif offer[s] == offer[t]:
-                if decide:
-                    value = -1.0
-                    for i in range(m):
-                        x, y = first[s] + i, first[t] + i
-                        option = _frozen_value(reward, x, y, basis, q + i, discount, flat)
-                        if option > value:
-                            value = option
-                            choice[s, t] = i
-                else:
-                    i = choice[s, t]
-                    x, y = first[s] + i, first[t] + i
-                    value = _frozen_value(reward, x, y, basis, q + i, discount, flat)
-                q += m
+                choice[s, t] = i * k + j
             change = max(change, abs(value - d[s, t]))
             d[s, t] = value
             d[t, s] = value
