@@ -260,7 +260,7 @@ def _write(result: MetricResult, origin: int, out: Path) -> list[str]:
             "embedding and the self-distances",
             file=sys.stderr,
         )
-    np.savez_compressed(out / f"{name}.npz", **arrays)
+    np.savez(out / f"{name}.npz", **arrays)
     written = [f"{name}.npz"]
     if result.n <= _CSV_UP_TO:
         with open(out / f"{name}.csv", "w", newline="") as file:

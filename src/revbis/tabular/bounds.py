@@ -89,6 +89,8 @@ class ValueGapBound:
         value: What is bounded: "V", "Q" (of the policy) or "V*".
         repair: What had to be added because the metric looks less far ahead than the values; 0
             when it does not.
+        reward_range: Range of the rewards the metric sees, for the bound by ρ; infinite for the W1
+            metrics, which have none.
         explanation: The formula in words, and why.
     """
 
@@ -96,30 +98,27 @@ class ValueGapBound:
     target_gamma: float
     value: str
     repair: float
+    reward_range: float
     explanation: str
 
     def matrix(self) -> Array:
         """The bound for all pairs, (n, n), zero on the diagonal."""
-        reduced = self.result.reduced() if self.result.metric in LINEAR else None
-        bound = self._combine(self.result.matrix(), reduced)
+        bound = self._combine(self.result.matrix(), self.result.reduced())
         np.fill_diagonal(bound, 0.0)
         return bound
 
     def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
         """The bound for the pairs (i, j)."""
-        linear = self.result.metric in LINEAR
-        reduced = self.result.reduced_pairs(i, j) if linear else None
-        bound = self._combine(self.result.pairs(i, j), reduced)
+        bound = self._combine(self.result.pairs(i, j), self.result.reduced_pairs(i, j))
         return np.where(np.equal(i, j), 0.0, bound)
 
-    def _combine(self, distance: Array, reduced: Array | None) -> Array:
+    def _combine(self, distance: Array, reduced: Array) -> Array:
         """The least of the valid bounds, with the metric's own error on top."""
         weight, error = self.result.reward_weight, self.result.error_bound
         bound = (distance + error) / weight
-        if reduced is not None:
-            spread = _reward_range(self.result)
+        if np.isfinite(self.reward_range):
             horizon = 1 - min(self.target_gamma, self.result.discount)
-            cramer = np.sqrt(spread * (reduced + 2 * error) / weight / horizon)
+            cramer = np.sqrt(self.reward_range * (reduced + 2 * error) / weight / horizon)
             bound = np.minimum(bound, cramer)
         return np.asarray(bound + self.repair)
 
@@ -142,28 +141,26 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
     """
     target = result.gamma if target_gamma is None else checks.discount(target_gamma, "target_gamma")
     value = "V*" if result.policy is None else ("V" if result.level == "state" else "Q")
-    own = result.discount
+    own, spread = result.discount, _reward_range(result)
     base = f"|Δ{value}| ≤ {'U/(1−c)' if result.c is not None else 'd'}"
     if result.metric in LINEAR:
         base += " and |Δ" + value + "| ≤ √(range(R)·ρ/(1−γ)), whichever is less"
     if target <= own:
         text = f"{base}: the metric discounts by {own:g}, no faster than the values' {target:g}"
-        return ValueGapBound(result, target, value, 0.0, text)
-    span = _value_span(result, target)
-    repair = (target - own) / (1 - own) * span
+        return ValueGapBound(result, target, value, 0.0, spread, text)
+    repair = (target - own) / (1 - own) * _value_span(result, target)
     text = (
         f"{base}, plus (γ−λ)/(1−λ)·span({value}) = {repair:.4g}: the metric discounts by "
         f"λ = {own:g}, faster than the values' γ = {target:g}, so it misses what lies further "
         "ahead and alone bounds nothing"
     )
-    return ValueGapBound(result, target, value, repair, text)
+    return ValueGapBound(result, target, value, repair, spread, text)
 
 
 def _reward_range(result: MetricResult) -> float:
-    """Range of the rewards that the metric sees."""
+    """Range of the rewards that a linear metric sees; infinite for the others."""
     problem = make_problem(result)
-    assert isinstance(problem, LinearProblem)
-    return float(np.ptp(problem.chain.values))
+    return float(np.ptp(problem.chain.values)) if isinstance(problem, LinearProblem) else np.inf
 
 
 def _value_span(result: MetricResult, gamma: float) -> float:
