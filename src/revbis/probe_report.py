@@ -19,28 +19,30 @@ _MOST_DOTS = 2500
 
 
 def summary(group: Sequence[Measurement]) -> dict[str, str]:
-    """One row of the table: a method's seeds together."""
+    """One row of the table: a method's seeds together, each figure before → after training."""
     first = group[0]
+    spread = f" ± {np.std([m.trained.spearman for m in group]):.2f}" if len(group) > 1 else ""
     return {
         "method": first.method + ("" if first.normalised else " (raw)"),
         "compares": "pairs" if first.level == "state_action" else "states",
-        "rank corr. with exact": _change(
+        "ρ with exact": _change(
             [m.start.spearman for m in group], [m.trained.spearman for m in group]
-        ),
-        "of φ, states": _change(
+        )
+        + spread,
+        "ρ of φ, states": _change(
             [m.untrained_encoder_rank for m in group], [m.encoder_rank for m in group]
         ),
-        "same neighbours": _change(
+        "ρ with |ΔV|": _change(
+            [m.untrained_value_rank for m in group], [m.value_rank for m in group]
+        ),
+        "neighbours": _change(
             [m.start.neighbour_overlap for m in group],
             [m.trained.neighbour_overlap for m in group],
         ),
-        "rank corr. with |ΔV|": _change(
-            [m.untrained_value_rank for m in group], [m.value_rank for m in group]
-        ),
-        "stress": _mean([m.trained.stress for m in group]),
-        "self-distance (exact)": _mean([m.trained.self_distance for m in group])
-        + f" ({np.mean([m.trained.exact_self_distance for m in group]):.2f})",
-        "c": _mean([m.c for m in group]),
+        "stress": f"{np.mean([m.trained.stress for m in group]):.2f}",
+        "self-distance": f"{np.mean([m.trained.self_distance for m in group]):.2f}",
+        "(exact)": f"{np.mean([m.trained.exact_self_distance for m in group]):.2f}",
+        "c": f"{np.mean([m.c for m in group]):.2f}",
     }
 
 
@@ -114,9 +116,4 @@ def _record(m: Measurement) -> dict[str, object]:
 
 
 def _change(before: list[float], after: list[float]) -> str:
-    return f"{np.mean(before):.2f}→{_mean(after)}"
-
-
-def _mean(values: list[float]) -> str:
-    spread = f"±{np.std(values):.2f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.2f}{spread}"
+    return f"{np.mean(before):5.2f} → {np.mean(after):5.2f}"

@@ -25,7 +25,7 @@ def print_table(title: str, rows: list[dict[str, str]]) -> None:
 
     table = Table(title=title, title_justify="left")
     for name in rows[0]:
-        table.add_column(name, no_wrap=name in ("metric", "method", "solver"))
+        table.add_column(name, overflow="fold", no_wrap=name in ("metric", "method", "solver"))
     for row in rows:
         table.add_row(*row.values())
     Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(table)
