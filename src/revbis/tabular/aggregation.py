@@ -45,7 +45,7 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
     r"""Merges states whose values the metric certifies to be within eps of a representative.
 
     Each class is a representative and the states not yet taken whose value-gap bound b to it is at
-    most eps. The loss is certified by
+    most eps, as far as the metric's own error can tell. The loss is certified by
     \(\max_s \frac{1}{|C(s)|} Σ_{t ∈ C(s)} b(s,t) / (1−γ)\).
 
     Args:
@@ -84,7 +84,7 @@ def _partition(bound: ValueGapBound, eps: float, offers: Index) -> tuple[Index, 
         if labels[state] >= 0:
             continue
         free = np.flatnonzero((labels < 0) & (offers == offers[state]))
-        near = free[bound.pairs(state, free) <= eps]
+        near = free[bound.estimate(state, free) <= eps + bound.resolution]
         labels[near] = len(representatives)
         labels[state] = len(representatives)
         representatives.append(state)

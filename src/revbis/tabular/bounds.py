@@ -103,18 +103,31 @@ class ValueGapBound:
 
     def matrix(self) -> Array:
         """The bound for all pairs, (n, n), zero on the diagonal."""
-        bound = self._combine(self.result.matrix(), self.result.reduced())
+        bound = self._combine(self.result.matrix(), self.result.reduced(), self.result.error_bound)
         np.fill_diagonal(bound, 0.0)
         return bound
 
     def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
         """The bound for the pairs (i, j)."""
-        bound = self._combine(self.result.pairs(i, j), self.result.reduced_pairs(i, j))
+        return self._pairs(i, j, self.result.error_bound)
+
+    def estimate(self, i: ArrayLike, j: ArrayLike) -> Array:
+        """The bound as it would be if the solver had made no error: not certified."""
+        return self._pairs(i, j, 0.0)
+
+    @property
+    def resolution(self) -> float:
+        """What the solver's own error adds to the bound between equal states."""
+        zero = np.zeros(())
+        return float(self._combine(zero, zero, self.result.error_bound)) - self.repair
+
+    def _pairs(self, i: ArrayLike, j: ArrayLike, error: float) -> Array:
+        bound = self._combine(self.result.pairs(i, j), self.result.reduced_pairs(i, j), error)
         return np.where(np.equal(i, j), 0.0, bound)
 
-    def _combine(self, distance: Array, reduced: Array) -> Array:
+    def _combine(self, distance: Array, reduced: Array, error: float) -> Array:
         """The least of the valid bounds, with the metric's own error on top."""
-        weight, error = self.result.reward_weight, self.result.error_bound
+        weight = self.result.reward_weight
         bound = (distance + error) / weight
         if np.isfinite(self.reward_range):
             horizon = 1 - min(self.target_gamma, self.result.discount)

@@ -102,7 +102,7 @@ def compare(
         error_bound=certificate.error_bound,
         violations=float((excess > exact.error_bound).mean()),
         worst_violation=max(0.0, float(excess.max())),
-        collapsed=float(((both < 0.01 * both.max()) & (truth >= 0.01 * truth.max())).mean()),
+        collapsed=float(((both <= 0.01 * both.max()) & (truth > 0.01 * truth.max())).mean()),
         self_distance=float(np.diag(d).mean()),
         exact_self_distance=float(exact.self_distance().mean()),
         pairs=used,

@@ -67,7 +67,8 @@ class LinearProblem:
         """What rounding can add to an entry of T U when entries of U are at most `scale`."""
         support = int(np.diff(self.chain.P.indptr).max())
         laws = self.chain.values.shape[1] ** 2
-        return EPS * float((2 * support + 4) * scale + (laws + 4) * self.largest_gap)
+        own = 2 * self.reward_weight * self.chain.reward_error
+        return own + EPS * float((2 * support + 4) * scale + (laws + 4) * self.largest_gap)
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,13 @@ def pointer_doubling(problem: LinearProblem, tol: float, progress: Progress) -> 
     discount = problem.discount
     f = problem.chain.P.indices.astype(np.int64)
     U = problem.reward_weight * reward_gap(problem.chain.values, problem.chain.weights)
-    decay, steps = discount, 0
+    decay, steps, lost = discount, 0, problem.rounding(0.0) / (1 - discount)
     while True:
         E = decay * U[f[:, None], f[None, :]]
         U += E
         steps += 1
-        bound = float(E.max()) * decay / (1 - decay) + 4 * EPS * steps * problem.scale
+        lost += 4 * EPS * problem.scale
+        bound = float(E.max()) * decay / (1 - decay) + lost
         progress(steps, bound)
         if bound <= tol or decay < EPS * EPS:
             return Solution(bound, steps, matrix=U)
@@ -210,6 +212,7 @@ def low_rank(
     support = int(np.diff(P.indptr).max())
     size = 2 * (float(np.abs(u).max()) + float((Z**2).sum(axis=1).max()))
     lost = EPS * size * ((support + 8) / (1 - discount) + factor.compressions * (factor.width + 8))
+    lost += problem.rounding(0.0) / (1 - discount)
     return Solution(tail + 2 * factor.dropped + lost, step, factors=(u, Z))
 
 

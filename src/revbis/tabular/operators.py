@@ -29,11 +29,13 @@ class Chain:
         P: CSR (n, n).
         values: Rewards a state may give, (n, m).
         weights: Their probabilities, (n, m).
+        reward_error: What rounding may have added to a value.
     """
 
     P: Any
     values: Array
     weights: Array
+    reward_error: float = 0.0
 
     @property
     def n(self) -> int:
@@ -59,7 +61,9 @@ def state_chain(mdp: FiniteMDP, policy: Array) -> Chain:
 def mean_state_chain(mdp: FiniteMDP, policy: Array) -> Chain:
     """The chain of states under the policy, each with its expected reward r_π(s)."""
     mean = (mdp.rewards * policy).sum(axis=1, keepdims=True)
-    return Chain(_policy_transitions(mdp, policy), mean, np.ones_like(mean))
+    eps = float(np.finfo(np.float64).eps)
+    error = (mdp.n_actions + 1) * eps * float(np.abs(mdp.rewards).max())
+    return Chain(_policy_transitions(mdp, policy), mean, np.ones_like(mean), error)
 
 
 def state_action_chain(mdp: FiniteMDP, policy: Array) -> Chain:

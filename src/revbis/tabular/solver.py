@@ -235,7 +235,8 @@ def _unmet(metric: str, tol: float, solver: str, solution: Solution) -> str:
 def _as_linear(problem: TransportProblem) -> LinearProblem:
     """A deterministic chain has one coupling: the W1 metric is the linear one."""
     values = problem.reward[:, None]
-    return LinearProblem(Chain(problem.laws, values, np.ones_like(values)), 1.0, problem.discount)
+    chain = Chain(problem.laws, values, np.ones_like(values), problem.reward_error)
+    return LinearProblem(chain, 1.0, problem.discount)
 
 
 def _one_row_each(problem: TransportProblem) -> bool:

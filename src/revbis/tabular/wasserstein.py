@@ -40,6 +40,7 @@ class TransportProblem:
         offer: (n,): states with equal numbers offer the same actions.
         matched: Couple rows by position and take the maximum; else couple all, Hausdorff.
         discount: λ.
+        reward_error: What rounding may have added to a weighted reward.
     """
 
     laws: Any
@@ -48,6 +49,7 @@ class TransportProblem:
     offer: Index
     matched: bool
     discount: float
+    reward_error: float = 0.0
 
     @property
     def n(self) -> int:
@@ -98,7 +100,7 @@ class TransportProblem:
 
     def rounding(self, scale: float) -> float:
         """What rounding can add to an entry of T d when entries of d are at most `scale`."""
-        return EPS * (2 * self.support + 8) * (scale + self.scale)
+        return 2 * self.reward_error + EPS * (2 * self.support + 8) * (scale + self.scale)
 
 
 def chain_problem(chain: Chain, reward_weight: float, discount: float) -> TransportProblem:
@@ -111,6 +113,7 @@ def chain_problem(chain: Chain, reward_weight: float, discount: float) -> Transp
         offer=np.zeros(n, dtype=np.int64),
         matched=True,
         discount=discount,
+        reward_error=reward_weight * chain.reward_error,
     )
 
 
