@@ -95,7 +95,6 @@ def test_truncated_file(tmp_path, share):
         FiniteMDP.load(path)
 
 
-@pytest.mark.xfail(reason="src bug: np.load leaves a truncated file open", strict=True)
 def test_a_truncated_file_is_closed(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 cut off")
     with warnings.catch_warnings(record=True) as caught:
@@ -106,7 +105,6 @@ def test_a_truncated_file_is_closed(tmp_path):
     assert [str(w.message) for w in caught] == []
 
 
-@pytest.mark.xfail(reason="src bug: zlib.error is not caught", strict=True, raises=Exception)
 def test_flipped_bits(tmp_path):
     path = tmp_path / "x.npz"
     examples.garnet(30, seed=0).mdp.save(path)
@@ -119,7 +117,6 @@ def test_flipped_bits(tmp_path):
         FiniteMDP.load(path)
 
 
-@pytest.mark.xfail(reason="src bug: a .npy ends in a TypeError", strict=True, raises=TypeError)
 def test_an_npy_is_no_npz(tmp_path):
     np.save(tmp_path / "x.npy", P)
     with pytest.raises(ValueError, match=r"x\.npy is not a readable \.npz"):
@@ -165,7 +162,6 @@ def test_wrong_format_number(tmp_path):
         FiniteMDP.load(resaved(tmp_path, format=np.int64(7)))
 
 
-@pytest.mark.xfail(reason="src bug: int() of a non-scalar", strict=True, raises=TypeError)
 def test_format_that_is_no_number(tmp_path):
     with pytest.raises(ValueError, match=r"x\.npz"):
         FiniteMDP.load(resaved(tmp_path, format=np.array(["a", "b"])))

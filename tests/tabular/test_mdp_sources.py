@@ -93,7 +93,6 @@ def test_environment_without_a_table(name):
         FiniteMDP.from_gymnasium(gymnasium.make(name))
 
 
-@pytest.mark.xfail(reason="src bug: the message names Taxi-v3, which is gone", strict=True)
 def test_the_environments_a_message_suggests_exist():
     with pytest.raises(ValueError, match="no transition table") as caught:
         FiniteMDP.from_gymnasium("CartPole-v1")

@@ -148,10 +148,7 @@ def test_wrong_indices_are_refused(both, i, j, message):
             result.reduced_pairs(i, j)
 
 
-UNCHECKED = pytest.mark.xfail(reason="src bug: row of low-rank results is unchecked", strict=True)
-
-
-@pytest.mark.parametrize("form", [pytest.param(0, marks=UNCHECKED), 1], ids=["low", "full"])
+@pytest.mark.parametrize("form", [0, 1], ids=["low", "full"])
 @pytest.mark.parametrize("index", [-1, 999, 0.5])
 def test_wrong_rows_are_refused(both, form, index):
     with pytest.raises(ValueError, match="i must"):

@@ -102,9 +102,6 @@ def test_a_sequence_that_cannot_fit_is_refused(free_memory):
         revised(*GARNET, 0.9, c=[0.5])
 
 
-SHORT = pytest.mark.xfail(reason="src bug: the estimate is too low", strict=True)
-
-
 @pytest.mark.parametrize(
     ("name", "metric", "case"),
     [
@@ -112,7 +109,7 @@ SHORT = pytest.mark.xfail(reason="src bug: the estimate is too low", strict=True
         ("jacobi", "revised", examples.garnet(200, 2, 3, seed=0)),
         ("in_place", "revised", examples.garnet(200, 2, 3, seed=0)),
         ("low_rank", "revised", examples.garnet(200, 2, 3, reward_levels=3, seed=0)),
-        pytest.param("pointer_doubling", "revised", deterministic(200), marks=SHORT),
+        ("pointer_doubling", "revised", deterministic(200)),
         ("gather", "bisimulation", deterministic(200)),
         ("gather", "lax_bisimulation", deterministic(200)),
         ("policy_iteration", "bisimulation", examples.garnet(60, 2, 3, seed=0)),
@@ -132,7 +129,6 @@ def test_memory_estimates_are_not_too_low(monkeypatch, name, metric, case):
     assert peak <= 1.2 * solver._memory(name, problem) + 50_000
 
 
-@SHORT
 def test_the_estimate_of_low_rank_counts_the_rewards():
     result = solver.blank_result("revised", *examples.garnet(200, 3, 3, seed=0), 0.5)
     problem = solver.make_problem(result)

@@ -64,7 +64,6 @@ def test_values_of_actions_named_by_integers():
     assert policy_value(mdp, [1, 0], 0.75) == pytest.approx([6.0, 8.0])
 
 
-@pytest.mark.xfail(reason="src bug: the margin of improvement is absolute", strict=True)
 def test_small_rewards_have_the_same_optimal_policy():
     mdp = examples.garnet(20, seed=3).mdp
     P = [mdp.transitions[np.arange(20) * 3 + a] for a in range(3)]

@@ -102,20 +102,7 @@ ONE_EACH = FiniteMDP(
 )
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        "policy_iteration",
-        "gather",
-        pytest.param(
-            "auto",
-            marks=pytest.mark.xfail(
-                reason="src bug: one action a state is solved as a chain, whatever the offers",
-                strict=True,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("solver", ["policy_iteration", "gather", "auto"])
 def test_different_single_offers_are_as_far_as_can_be(solver):
     # States 0 and 1 earn the same but offer different actions: range(R)/(1−γ) = 1/(1−½).
     d = bisimulation(ONE_EACH, 0.5, solver=solver).matrix()

@@ -149,10 +149,8 @@ COMMANDS: dict[str, Callable[..., None]] = {"solve": solve, "bounds": bounds}
 
 def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
     """The MDP and the policy that the flags name."""
-    import numpy as np
-
     from revbis.tabular import FiniteMDP, optimal_policy
-    from revbis.tabular.mdp import as_policy
+    from revbis.tabular.mdp import as_policy, read_npz
 
     given = [x is not None for x in (source.example, source.mdp, source.gym)]
     if sum(given) != 1:
@@ -162,8 +160,7 @@ def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
         mdp, own = _example(source)
     elif source.mdp is not None:
         mdp = FiniteMDP.load(source.mdp)
-        with np.load(source.mdp, allow_pickle=False) as file:
-            own = file["policy"] if "policy" in file.files else None
+        own = read_npz(source.mdp).get("policy")
     else:
         mdp = FiniteMDP.from_gymnasium(source.gym)
     if source.policy == "optimal":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -75,7 +76,8 @@ class FiniteMDP:
         available = available_actions(mask, shape)
         rewards = expected_rewards(R, available)
         transitions = transition_rows(P, shape, available)
-        for array in (available, rewards, transitions.data, transitions.indices):
+        parts = (transitions.data, transitions.indices, transitions.indptr)
+        for array in (available, rewards, *parts):
             array.setflags(write=False)
         fields = {
             "transitions": transitions,
@@ -105,7 +107,9 @@ class FiniteMDP:
     @cached_property
     def state_actions(self) -> NDArray[np.int64]:
         """The state-action pairs on offer, (X, 2): what state-action results are indexed by."""
-        return np.argwhere(self.available)
+        pairs = np.argwhere(self.available)
+        pairs.setflags(write=False)
+        return pairs
 
     @cached_property
     def successors(self) -> NDArray[np.int64] | None:
@@ -115,6 +119,7 @@ class FiniteMDP:
             return None
         successors = np.full(self.rewards.size, -1, dtype=np.int64)
         successors[counts == 1] = self.transitions.indices
+        successors.setflags(write=False)
         return successors.reshape(self.rewards.shape)
 
     def uniform_policy(self) -> Array:
@@ -218,13 +223,7 @@ class FiniteMDP:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FiniteMDP:
         """Reads what `save` wrote, or any `.npz` with arrays P, R and optionally mask and grid."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except FileNotFoundError:
-            raise ValueError(f"{path}: no such file") from None
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is not a readable .npz of plain arrays: {error}") from None
+        arrays = read_npz(path)
         if "format" in arrays:
             return cls._from_arrays(arrays, path)
         if "P" not in arrays or "R" not in arrays:
@@ -236,7 +235,7 @@ class FiniteMDP:
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, Any], path: object) -> FiniteMDP:
-        if int(arrays["format"]) != _FORMAT:
+        if arrays["format"].tolist() != _FORMAT:
             raise ValueError(
                 f"{path} has MDP format {arrays['format']}; this version reads format {_FORMAT}"
             )
@@ -250,6 +249,17 @@ class FiniteMDP:
         except (KeyError, ValueError, TypeError) as error:
             raise ValueError(f"{path} is a damaged MDP file: {error}") from None
         return cls(_split_actions(rows, n, m), arrays["rewards"], available, arrays.get("grid"))
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arrays of an .npz; whatever is wrong with the file is one ValueError."""
+    try:
+        with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a readable .npz of plain arrays: {error}") from None
 
 
 def as_policy(mdp: FiniteMDP, policy: ArrayLike) -> Array:

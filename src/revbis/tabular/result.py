@@ -104,8 +104,9 @@ class MetricResult:
         """Distances from i to everything, (n,)."""
         if self._factors is None:
             return self.pairs(i, np.arange(self.n))
+        at = self._indices(i, "i")
         u, Z = self._factors
-        return np.asarray(u[i] + u - 2 * (Z @ Z[i]))
+        return np.asarray(u[at] + u - 2 * (Z @ Z[at]))
 
     def self_distance(self) -> Array:
         """Distances from each state to itself, (n,): the spread of its own future rewards."""

@@ -210,9 +210,10 @@ def _memory(solver: str, problem: Problem) -> int:
         return wasserstein.memory_needed(problem)
     if isinstance(problem, TransportProblem) and solver == "gather":
         return deterministic.memory_needed(problem)
-    if solver == "low_rank":
-        return 8 * problem.n * 4 * 96
-    arrays = {"doubling": 4, "jacobi": 3, "in_place": 1, "pointer_doubling": 2}[solver]
+    if isinstance(problem, LinearProblem) and solver == "low_rank":
+        columns = len(np.unique(problem.chain.values))
+        return 8 * problem.n * (2 * max(96, 2 * columns) + 4 * columns)
+    arrays = {"doubling": 4, "jacobi": 3, "in_place": 1, "pointer_doubling": 3}[solver]
     return square * arrays
 
 
@@ -240,7 +241,8 @@ def _as_linear(problem: TransportProblem) -> LinearProblem:
 
 
 def _one_row_each(problem: TransportProblem) -> bool:
-    return len(problem.reward) == problem.n
+    """Whether it is a chain: states that offer different single actions are not."""
+    return len(problem.reward) == problem.n and bool((problem.offer == problem.offer[0]).all())
 
 
 def _guess_seconds(problem: LinearProblem, tol: float) -> dict[str, float]:

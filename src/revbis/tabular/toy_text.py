@@ -32,7 +32,7 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
     if not isinstance(table, Mapping):
         raise ValueError(
             f"{type(env).__name__} has no transition table env.unwrapped.P; from_gymnasium reads "
-            "toy-text environments such as FrozenLake-v1, Taxi-v3 and CliffWalking-v1"
+            "toy-text environments such as FrozenLake-v1 and CliffWalking-v1"
         )
     n, m = len(table), max(len(actions) for actions in table.values())
     entries = [

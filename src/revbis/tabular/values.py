@@ -40,7 +40,7 @@ def optimal_policy(mdp: FiniteMDP, gamma: float) -> tuple[Array, Array]:
         policy[everyone, choice] = 1.0
         value = policy_value(mdp, policy, gamma)
         q = action_value(mdp, value, gamma)
-        margin = 1e-9 * (1 + np.abs(value))
+        margin = 1e-12 * float(np.abs(mdp.rewards).max()) / (1 - gamma)
         better = q.max(axis=1) > q[everyone, choice] + margin
         if not better.any():
             return value, policy
