@@ -205,6 +205,11 @@ def test_results_cannot_be_changed(both):
         both[0].error_bound = 0.0
 
 
+def test_the_policy_of_a_result_cannot_be_written(both):
+    with pytest.raises(ValueError, match="read-only"):
+        both[0].policy[0] = both[0].policy[0]
+
+
 def test_repr_is_one_line(both):
     text = repr(both[1])
     assert text.startswith("MetricResult(")

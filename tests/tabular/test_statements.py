@@ -9,8 +9,7 @@ from tabular.strategies import few, mdps
 
 
 @few(12)
-# Masked MDPs wait for "auto" to see the offers of single actions (see test_wasserstein).
-@given(mdps(max_states=5, masked=False), st.sampled_from([0.0, 0.9]), st.sampled_from([0.3, 0.9]))
+@given(mdps(max_states=5), st.sampled_from([0.0, 0.9]), st.sampled_from([0.3, 0.9]))
 def test_theorems_hold_on_random_mdps(case, gamma, c):
     failed = [s.text for s in check_statements(*case, gamma, c=c) if s.theorem and not s.holds]
     assert failed == []

@@ -40,9 +40,9 @@ def solve(p, q, cost):
     square = np.zeros((m + k, m + k))
     square[:m, m:] = cost
     space = scratch(max(m, k))
-    rows, supply, columns, demand, basis_row, basis_column, flow = space[:7]
+    rows, supply, columns, demand = space[:4]
     rows[:m], supply[:m], columns[:k], demand[:k] = np.arange(m), p, m + np.arange(k), q
-    first_basis(supply, demand, m, k, basis_row, basis_column, flow)
+    first_basis(square, m, k, space)
     return *transport_cost(square, float(abs(cost).max()), m, k, space), space
 
 

@@ -117,9 +117,11 @@ class ValueGapBound:
 
     @property
     def resolution(self) -> float:
-        """What the solver's own error adds to the bound between equal states."""
-        zero = np.zeros(())
-        return float(self._combine(zero, zero, self.result.error_bound)) - self.repair
+        """What the solver's own error can put between the values of equal states."""
+        error = self.result.error_bound
+        if np.isfinite(self.reward_range):  # equal states have ρ = 0, but U may not be
+            return float(self._cramer(np.zeros(()), error))
+        return error / self.result.reward_weight
 
     def _pairs(self, i: ArrayLike, j: ArrayLike, error: float) -> Array:
         bound = self._combine(self.result.pairs(i, j), self.result.reduced_pairs(i, j), error)
@@ -127,13 +129,15 @@ class ValueGapBound:
 
     def _combine(self, distance: Array, reduced: Array, error: float) -> Array:
         """The least of the valid bounds, with the metric's own error on top."""
-        weight = self.result.reward_weight
-        bound = (distance + error) / weight
+        bound = (distance + error) / self.result.reward_weight
         if np.isfinite(self.reward_range):
-            horizon = 1 - min(self.target_gamma, self.result.discount)
-            cramer = np.sqrt(self.reward_range * (reduced + 2 * error) / weight / horizon)
-            bound = np.minimum(bound, cramer)
+            bound = np.minimum(bound, self._cramer(reduced, error))
         return np.asarray(bound + self.repair)
+
+    def _cramer(self, reduced: Array, error: float) -> Array:
+        horizon = 1 - min(self.target_gamma, self.result.discount)
+        spread = self.reward_range / self.result.reward_weight / horizon
+        return np.asarray(np.sqrt(spread * (reduced + 2 * error)))
 
 
 def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> ValueGapBound:

@@ -193,7 +193,7 @@ def low_rank(
     factor = _Factor(problem.n, max(96, 2 * len(w)), _drop_budget(tol, w, discount))
     weight, step = 1.0, 0
     while True:
-        low, high = f.min(axis=0), f.max(axis=0)
+        low, high = _column_ranges(f)
         centre, radius = (high + low) / 2, (high - low) / 2
         tail = weight / (1 - discount) * float(w @ (2 * radius * (abs(1 - 2 * centre) + radius)))
         constant = float(w @ (centre * (1 - centre)))
@@ -220,7 +220,7 @@ class _Factor:
     """The columns of Z: appended, and compressed in place whenever the block is full."""
 
     def __init__(self, n: int, block: int, budget: float) -> None:
-        self._buffer = np.empty((n, block))
+        self._buffer = np.empty((n, block), order="F")
         self._block, self._budget, self._used = block, budget, 0
         self.rank = self.width = self.compressions = 0
         self.dropped = 0.0
@@ -230,7 +230,8 @@ class _Factor:
         if self._used + new > self._buffer.shape[1]:
             self._compress()
             if self._used + max(new, self._block // 2) > self._buffer.shape[1]:
-                grown = np.empty((len(self._buffer), self._used + max(new, self._block)))
+                width = self._used + max(new, self._block)
+                grown = np.empty((len(self._buffer), width), order="F")
                 grown[:, : self._used] = self._buffer[:, : self._used]
                 self._buffer = grown
         self._buffer[:, self._used : self._used + new] = columns
@@ -274,6 +275,12 @@ def _drop_budget(tol: float, w: Array, discount: float) -> float:
     terms = np.log(0.25 * tol * (1 - discount) / total) / np.log(max(discount, EPS))
     compressions = max(terms, 1.0) * len(w) / 48 + 2
     return float(tol / 8 / compressions)
+
+
+def _column_ranges(f: Array) -> tuple[Array, Array]:
+    """Least and largest entry of each column: NumPy reduces thin arrays slowly over axis 0."""
+    columns = list(f.T)
+    return np.array([x.min() for x in columns]), np.array([x.max() for x in columns])
 
 
 def _row_blocks(n: int) -> list[tuple[int, int]]:

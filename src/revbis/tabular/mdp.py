@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
 import zlib
 from functools import cached_property
@@ -28,6 +29,17 @@ from revbis.tabular.validation import (
 
 Array = NDArray[np.float64]
 _FORMAT = 1
+_UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
+    ValueError,
+    TypeError,
+    KeyError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class FiniteMDP:
@@ -258,7 +270,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{path} is not a readable .npz of plain arrays: {error}") from None
 
 

@@ -137,7 +137,9 @@ def _checked_policy(metric: str, mdp: FiniteMDP, policy: ArrayLike | None) -> Ar
         return None
     if policy is None:
         raise ValueError(f"{metric} needs a policy, for instance mdp.uniform_policy()")
-    return as_policy(mdp, policy)
+    checked = as_policy(mdp, policy)
+    checked.setflags(write=False)
+    return checked
 
 
 def _usable(metric: str, problem: Problem) -> tuple[str, ...]:

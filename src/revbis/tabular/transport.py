@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.tabular.compiled import compiled
+from revbis.tabular.linear import EPS
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -82,84 +83,97 @@ def marginals(
 
 
 @compiled
-def first_basis(
-    supply: Array, demand: Array, m: int, k: int, basis_row: Index, basis_column: Index, flow: Array
-) -> None:  # pragma: no cover - compiled
-    """North-west corner rule on perturbed supplies: m + k − 1 cells, flows positive."""
-    i = j = 0
-    extra = PERTURBATION / m
-    left, wanted = supply[0] + extra, demand[0]
-    if k == 1:
-        wanted += PERTURBATION
-    for cell in range(m + k - 1):
-        basis_row[cell] = i
-        basis_column[cell] = j
-        if (left <= wanted and i < m - 1) or j == k - 1:
-            flow[cell] = left
-            wanted -= left
-            i += 1
-            if i < m:
-                left = supply[i] + extra
-        else:
-            flow[cell] = wanted
-            left -= wanted
-            j += 1
-            wanted = demand[j]
-            if j == k - 1:
-                wanted += PERTURBATION
+def first_basis(distance: Array, m: int, k: int, space: Any) -> None:  # pragma: no cover - compiled
+    """Each row in turn fills its nearest columns: m + k − 1 cells, flows positive.
+
+    Supplies are perturbed. Every cell closes a row or a column; written from the last to the first,
+    each joins one new node to the cells before it, which is the order `_hang_tree` wants.
+    """
+    rows, supply, columns, demand, basis_row, basis_column, flow = space[:7]
+    wanted = space[10]
+    for c in range(k):
+        wanted[c] = demand[c]
+    wanted[k - 1] += PERTURBATION
+    cell, still_open = m + k - 1, k
+    for r in range(m):
+        left = supply[r] + PERTURBATION / m
+        while True:
+            nearest, column = 1e300, 0
+            for c in range(k):
+                if wanted[c] >= 0.0 and distance[rows[r], columns[c]] < nearest:
+                    nearest, column = distance[rows[r], columns[c]], c
+            cell -= 1
+            basis_row[cell], basis_column[cell] = r, column
+            if still_open == 1 or (left <= wanted[column] and r < m - 1):
+                flow[cell] = left
+                wanted[column] = max(wanted[column] - left, 0.0)
+                break
+            flow[cell] = wanted[column]
+            left = max(left - wanted[column], 0.0)
+            wanted[column] = -1.0
+            still_open -= 1
+
+
+@compiled
+def _hang(v: int, under: int, arc: int, tree: Index) -> None:  # pragma: no cover - compiled
+    """Makes v the first child of `under`."""
+    parent, parent_arc, depth, child, sibling = tree[0], tree[1], tree[2], tree[3], tree[4]
+    parent[v], parent_arc[v], depth[v] = under, arc, depth[under] + 1
+    sibling[v], child[under] = child[under], v
 
 
 @compiled
 def _hang_tree(
     cost: Array, m: int, k: int, basis_row: Index, basis_column: Index, tree: Index, dual: Array
 ) -> None:  # pragma: no cover - compiled
-    """Hangs the basis from node 0: parents, the arcs to them, depths, and the duals.
+    """Hangs the basis from the row of its first cell: parents, depths, children and the duals.
 
-    Node v < m is row v; node m + c is column c.
+    Node v < m is row v; node m + c is column c. Each cell joins one new node to those before it.
     """
-    start, arcs, parent, parent_arc, depth, queue = (
-        tree[0],
-        tree[1],
-        tree[2],
-        tree[3],
-        tree[4],
-        tree[5],
-    )
-    nodes = m + k
-    for v in range(nodes + 1):
-        start[v] = 0
-    for e in range(nodes - 1):
-        start[basis_row[e]] += 1
-        start[m + basis_column[e]] += 1
-    total = 0
-    for v in range(nodes):
-        total += start[v]
-        start[v] = total
+    depth, child = tree[2], tree[3]
+    for v in range(m + k):
         depth[v] = -1
-    start[nodes] = total
-    for e in range(nodes - 1):
+        child[v] = -1
+    root = basis_row[0]
+    depth[root] = 0
+    dual[root] = 0.0
+    for e in range(m + k - 1):
         row, column = basis_row[e], m + basis_column[e]
-        start[row] -= 1
-        arcs[start[row]] = e
-        start[column] -= 1
-        arcs[start[column]] = e
-    depth[0] = 0
-    dual[0] = 0.0
-    queue[0] = 0
-    head, tail = 0, 1
-    while head < tail:
-        v = queue[head]
-        head += 1
-        for slot in range(start[v], start[v + 1]):
-            e = arcs[slot]
-            other = m + basis_column[e] if v < m else basis_row[e]
-            if depth[other] < 0:
-                dual[other] = cost[basis_row[e], basis_column[e]] - dual[v]
-                depth[other] = depth[v] + 1
-                parent[other] = v
-                parent_arc[other] = e
-                queue[tail] = other
-                tail += 1
+        if depth[column] < 0:
+            dual[column] = cost[row, column - m] - dual[row]
+            _hang(column, row, e, tree)
+        else:
+            dual[row] = cost[row, column - m] - dual[column]
+            _hang(row, column, e, tree)
+
+
+@compiled
+def _order_basis(
+    m: int, k: int, basis_row: Index, basis_column: Index, flow: Array, tree: Index, spare: Array
+) -> None:  # pragma: no cover - compiled
+    """Writes the cells of the tree in the order `_hang_tree` wants, parents before children."""
+    parent_arc, depth, child, sibling, stack = tree[1], tree[2], tree[3], tree[4], tree[5]
+    for e in range(m + k - 1):
+        spare[e] = flow[e]
+    root = 0
+    while depth[root] != 0:
+        root += 1
+    stack[0] = root
+    size, cell = 1, 0
+    parent = tree[0]
+    while size > 0:
+        size -= 1
+        v = stack[size]
+        if v != root:
+            flow[cell] = spare[parent_arc[v]]
+            basis_row[cell] = min(v, parent[v])
+            basis_column[cell] = max(v, parent[v]) - m
+            cell += 1
+        v = child[v]
+        while v >= 0:
+            stack[size] = v
+            size += 1
+            v = sibling[v]
 
 
 @compiled
@@ -192,24 +206,26 @@ def _pivot(
     row: int,
     column: int,
     m: int,
+    cost: Array,
     basis_row: Index,
     basis_column: Index,
     flow: Array,
     tree: Index,
+    dual: Array,
 ) -> None:  # pragma: no cover - compiled
     """Brings a cell into the basis: every other arc of the cycle it closes gives flow."""
-    parent, parent_arc, depth = tree[2], tree[3], tree[4]
-    step, leave = 1e300, -1
+    parent, parent_arc, depth = tree[0], tree[1], tree[2]
+    step, leave, below_row = 1e300, -1, True
     u, v, u_gives, v_gives = row, m + column, True, True
     while u != v:
         if depth[u] >= depth[v]:
             if u_gives and flow[parent_arc[u]] < step:
-                step, leave = flow[parent_arc[u]], parent_arc[u]
+                step, leave, below_row = flow[parent_arc[u]], parent_arc[u], True
             u_gives = not u_gives
             u = parent[u]
         else:
             if v_gives and flow[parent_arc[v]] <= step:
-                step, leave = flow[parent_arc[v]], parent_arc[v]
+                step, leave, below_row = flow[parent_arc[v]], parent_arc[v], False
             v_gives = not v_gives
             v = parent[v]
     u, v, u_gives, v_gives = row, m + column, True, True
@@ -223,6 +239,55 @@ def _pivot(
             v_gives = not v_gives
             v = parent[v]
     basis_row[leave], basis_column[leave], flow[leave] = row, column, step
+    change = cost[row, column] - dual[row] - dual[m + column]
+    if below_row:
+        _rehang(row, m + column, leave, change, m, tree, dual)
+    else:
+        _rehang(m + column, row, leave, change, m, tree, dual)
+
+
+@compiled
+def _rehang(
+    top: int, under: int, leave: int, change: float, m: int, tree: Index, dual: Array
+) -> None:  # pragma: no cover - compiled
+    """Turns the cut subtree round so that `top` is its root, and hangs it under another node.
+
+    The arc that enters has taken the number of the one that left.
+    """
+    parent, parent_arc, depth, child, sibling, stack = (
+        tree[0],
+        tree[1],
+        tree[2],
+        tree[3],
+        tree[4],
+        tree[5],
+    )
+    v, above, arc = top, under, leave
+    while True:
+        old, old_arc = parent[v], parent_arc[v]
+        if child[old] == v:
+            child[old] = sibling[v]
+        else:
+            other = child[old]
+            while sibling[other] != v:
+                other = sibling[other]
+            sibling[other] = sibling[v]
+        _hang(v, above, arc, tree)
+        if old_arc == leave:
+            break
+        v, above, arc = old, v, old_arc
+    stack[0] = top
+    size = 1
+    while size > 0:
+        size -= 1
+        v = stack[size]
+        depth[v] = depth[parent[v]] + 1
+        dual[v] += change if (v < m) == (top < m) else -change
+        v = child[v]
+        while v >= 0:
+            stack[size] = v
+            size += 1
+            v = sibling[v]
 
 
 @compiled
@@ -236,22 +301,30 @@ def simplex(
     flow: Array,
     tree: Index,
     dual: Array,
+    spare: Array,
 ) -> float:  # pragma: no cover - compiled
     """Pivots the basis to optimality. Returns by how much the duals may fail to be feasible."""
     tolerance = _PRICING * largest
-    row = 0
-    for _ in range(1000 * (m + k)):
-        _hang_tree(cost, m, k, basis_row, basis_column, tree, dual)
+    _hang_tree(cost, m, k, basis_row, basis_column, tree, dual)
+    pivots = row = 0
+    while pivots < 1000 * (m + k):
         row, column = _cheapest_cell(cost, m, k, dual, row, tolerance)
         if row < 0:
-            return tolerance
-        _pivot(row, column, m, basis_row, basis_column, flow, tree)
-    _hang_tree(cost, m, k, basis_row, basis_column, tree, dual)
+            break
+        _pivot(row, column, m, cost, basis_row, basis_column, flow, tree, dual)
+        pivots += 1
+    if pivots == 0:
+        return tolerance
+    _order_basis(m, k, basis_row, basis_column, flow, tree, spare)
+    # Each pivot rounds each dual once, and no dual exceeds the costs along a path.
+    drift = 2 * EPS * pivots * (m + k) * largest
+    if row < 0:
+        return tolerance + drift
     worst = tolerance
     for r in range(m):
         for c in range(k):
             worst = max(worst, dual[r] + dual[m + c] - cost[r, c])
-    return worst
+    return worst + drift
 
 
 @compiled
@@ -263,7 +336,7 @@ def transport_cost(
     space: Any,
 ) -> tuple[float, float]:  # pragma: no cover - compiled
     """Cheapest way to move supply to demand from a feasible basis, and how far off it may be."""
-    rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost = space
+    rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost, spare = space
     total = 0.0
     if m == 1:
         for c in range(k):
@@ -276,7 +349,7 @@ def transport_cost(
     for r in range(m):
         for c in range(k):
             cost[r, c] = distance[rows[r], columns[c]]
-    slack = simplex(cost, largest, m, k, basis_row, basis_column, flow, tree, dual)
+    slack = simplex(cost, largest, m, k, basis_row, basis_column, flow, tree, dual, spare)
     steepest = 0.0
     for r in range(m):
         total += supply[r] * dual[r]
@@ -291,7 +364,7 @@ def scratch(support: int) -> tuple[Any, ...]:
     """Work space for couples of rows with at most `support` entries each.
 
     Returns:
-        rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost.
+        rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost, spare.
     """
     nodes = 2 * support + 2
     return (
@@ -302,7 +375,8 @@ def scratch(support: int) -> tuple[Any, ...]:
         np.zeros(nodes, dtype=np.int64),
         np.zeros(nodes, dtype=np.int64),
         np.zeros(nodes),
-        np.zeros((6, 2 * nodes), dtype=np.int64),
+        np.zeros((6, nodes), dtype=np.int64),
         np.zeros(nodes),
         np.zeros((support, support)),
+        np.zeros(nodes),
     )

@@ -141,6 +141,7 @@ def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) 
     modulus = problem.discount * couplings.most_moved
     d, out = np.zeros((problem.n, problem.n)), np.zeros((problem.n, problem.n))
     best, patience, sweeps = np.inf, 0, 0
+    couplings.relax(d, np.inf)  # nothing flows yet: the reward gaps
     while True:
         change, slack = couplings.exact_sweep(d, out)
         d, out = out, d
@@ -176,7 +177,7 @@ class Couplings:
             )
             self.most_moved = max(self.most_moved, min(moved, 1.0))
         np.cumsum(self._offset, out=self._offset)
-        self._cell = np.zeros(int(self._offset[-1]), dtype=np.int64)
+        self._cell = np.zeros(int(self._offset[-1]), dtype=_cell_type(problem.n))
         self._flow = np.zeros(len(self._cell))
         self._choice = np.zeros((problem.n, problem.n), dtype=np.int32)
         self._warm = False
@@ -207,10 +208,12 @@ class Couplings:
 
         Most sweeps follow the couple that decided each pair last. Inside a Hausdorff distance that
         may cycle; where it keeps not helping, every sweep decides anew, which always contracts.
+        Now and then d jumps to where a geometric series of such changes would end; the number of
+        jumps is limited, so that sweeps have the last word.
         """
         follow = 10 if len(self.problem.reward) > self.problem.n else 0
-        least, setbacks = np.inf, 0
-        for _ in range(5000):
+        least, setbacks, before = np.inf, 0, np.empty_like(d)
+        for group in range(5000):
             change = self._frozen_sweep(d, decide=True)
             if change <= enough:
                 return
@@ -218,9 +221,17 @@ class Couplings:
             least = min(least, change)
             if setbacks > 5 and not self.problem.matched:
                 follow = 0
-            for _ in range(follow):
-                if self._frozen_sweep(d, decide=False) <= enough / 4:
+            for _ in range(follow or 7):
+                before[:] = d
+                last, change = change, self._frozen_sweep(d, decide=not follow)
+                if change <= enough / 4:
                     break
+            else:
+                if group < 50 and change < last:
+                    ratio = min(change / last, self.problem.discount)
+                    before -= d
+                    before *= ratio / (ratio - 1)
+                    d += before
 
     def _frozen_sweep(self, d: Array, decide: bool) -> float:
         change = 0.0
@@ -242,7 +253,12 @@ class Couplings:
 def memory_needed(problem: TransportProblem) -> int:
     """An upper bound on the bytes `policy_iteration` keeps."""
     couples = int(_couples_per_row(problem).sum())
-    return 20 * problem.n**2 + couples * (8 + 16 * (2 * problem.support - 1))
+    cell = 8 + np.dtype(_cell_type(problem.n)).itemsize
+    return 28 * problem.n**2 + couples * (8 + cell * (2 * problem.support - 1))
+
+
+def _cell_type(n: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if n * n < 1 << 31 else np.int64
 
 
 _NO_BASIS = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1))

@@ -99,11 +99,12 @@ def _couple_cost(
             position[1, right[j]] = j
         for e in range(m + k - 1):
             code = cell[offset[q] + e]
-            basis_row[e] = position[0, code // n]
-            basis_column[e] = position[1, code % n]
+            state = code // n
+            basis_row[e] = position[0, state]
+            basis_column[e] = position[1, code - state * n]
             local_flow[e] = flow[offset[q] + e]
     else:
-        first_basis(supply, demand, m, k, basis_row, basis_column, local_flow)
+        first_basis(d, m, k, space)
     cost, slack = transport_cost(d, largest, m, k, space)
     if keep:
         # Frozen sweeps read these flows: their sum must be the mass that moves, unperturbed.
