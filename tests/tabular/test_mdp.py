@@ -26,7 +26,7 @@ def forms(array):
     }
 
 
-def same(a, b):
+def assert_same(a, b):
     assert np.array_equal(a.transitions.toarray(), b.transitions.toarray())
     assert np.array_equal(a.rewards, b.rewards)
     assert np.array_equal(a.available, b.available)
@@ -36,7 +36,7 @@ def same(a, b):
 @pytest.mark.parametrize("mask", [None, MASK])
 @pytest.mark.parametrize("form", forms(P))
 def test_successors_and_matrices_give_the_same_mdp(form, mask):
-    same(FiniteMDP(forms(P)[form], R, mask=mask), FiniteMDP(STEPS, R, mask=mask))
+    assert_same(FiniteMDP(forms(P)[form], R, mask=mask), FiniteMDP(STEPS, R, mask=mask))
 
 
 @few(15)
@@ -46,7 +46,7 @@ def test_forms_agree_on_random_mdps(case):
     for form in forms(dense(mdp)).values():
         other = FiniteMDP(form, mdp.rewards, mask=mdp.available)
         assert np.allclose(dense(other), dense(mdp), rtol=0, atol=1e-15)
-        same(FiniteMDP(dense(other), mdp.rewards, mask=mdp.available), other)
+        assert_same(FiniteMDP(dense(other), mdp.rewards, mask=mdp.available), other)
 
 
 def test_shape_and_pairs():
@@ -213,11 +213,11 @@ def test_rows_of_hidden_actions_are_ignored(form):
     hidden = ~MASK
     odd_P, odd_R = P.astype(float), R.copy()
     odd_P[hidden], odd_R[hidden] = np.nan, np.inf
-    same(FiniteMDP(forms(odd_P)[form], odd_R, mask=MASK), FiniteMDP(STEPS, R, mask=MASK))
+    assert_same(FiniteMDP(forms(odd_P)[form], odd_R, mask=MASK), FiniteMDP(STEPS, R, mask=MASK))
 
 
 def test_successors_of_hidden_actions_are_ignored():
-    same(FiniteMDP(np.where(MASK, STEPS, -7), R, mask=MASK), FiniteMDP(STEPS, R, mask=MASK))
+    assert_same(FiniteMDP(np.where(MASK, STEPS, -7), R, mask=MASK), FiniteMDP(STEPS, R, mask=MASK))
 
 
 def test_as_policy_accepts_actions_and_probabilities():

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from revbis.tabular import FiniteMDP, examples
 from tabular.strategies import few, mdps
-from tabular.test_mdp import MASK, STEPS, P, R, same
+from tabular.test_mdp import MASK, STEPS, P, R, assert_same
 
 
 @few(10)
@@ -28,14 +28,14 @@ def test_round_trip_of_random_mdps(case, tmp_path_factory):
 def test_round_trip_keeps_mask_and_grid(tmp_path):
     mdp = FiniteMDP(STEPS, R, mask=MASK, grid=[[0, 0], [1, 2], [3, 4]])
     mdp.save(str(tmp_path / "mdp.npz"))
-    same(FiniteMDP.load(str(tmp_path / "mdp.npz")), mdp)
+    assert_same(FiniteMDP.load(str(tmp_path / "mdp.npz")), mdp)
 
 
 def test_save_overwrites_and_leaves_nothing_else(tmp_path):
     path = tmp_path / "any name"
     examples.toy().mdp.save(path)
     FiniteMDP(STEPS, R).save(path)
-    same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
+    assert_same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -50,7 +50,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match="no space left"):
         examples.toy().mdp.save(path)
-    same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
+    assert_same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -60,7 +60,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 )
 def test_plain_arrays_are_read(tmp_path, form, more):
     np.savez(tmp_path / "mdp.npz", P=form, R=R, **more)
-    same(FiniteMDP.load(tmp_path / "mdp.npz"), FiniteMDP(STEPS, R, **more))
+    assert_same(FiniteMDP.load(tmp_path / "mdp.npz"), FiniteMDP(STEPS, R, **more))
 
 
 def test_missing_file(tmp_path):
@@ -119,7 +119,7 @@ def test_any_flipped_byte_of_the_directory(tmp_path):
     for where in range(raw.index(b"PK\x01\x02"), len(raw)):
         path.write_bytes(raw[:where] + bytes([raw[where] ^ 0xFF]) + raw[where + 1 :])
         try:
-            same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
+            assert_same(FiniteMDP.load(path), FiniteMDP(STEPS, R))
         except ValueError as error:
             assert "x.npz" in str(error)  # noqa: PT017 - some bytes do not matter
 

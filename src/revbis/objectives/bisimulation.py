@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from revbis.objectives.coefficient import AdaptiveCoefficient
 from revbis.objectives.distances import mico_distance, normalise, simsr_distance
-from revbis.objectives.inputs import Transitions, check_batch, refuse_non_finite
+from revbis.objectives.inputs import (
+    Transitions,
+    check_batch,
+    random_partners,
+    refuse_non_finite,
+)
 from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.targets import mean_reward_gap, pair_discount, reward_gap, target
 
@@ -121,7 +126,7 @@ class BisimulationObjective(nn.Module):
         """
         given = Transitions(z, action, reward, discount, next_z)
         batch = check_batch(given, self.latent_dim, self.action_dim)
-        partner = self._partners(len(batch.z), batch.z.device, generator)
+        partner = random_partners(batch.z, generator) if self.rowwise else None
 
         embedding = self.embed(batch.z, batch.action)
         prediction = self._predict(embedding, partner)
@@ -170,15 +175,6 @@ class BisimulationObjective(nn.Module):
 
     def _scaled(self, x: Tensor) -> Tensor:
         return normalise(x) if self.normalisation else x
-
-    def _partners(
-        self, size: int, device: torch.device, generator: torch.Generator | None
-    ) -> Tensor | None:
-        """Each element's partner, or None for all pairs."""
-        if not self.rowwise:
-            return None
-        where = device if generator is None else generator.device
-        return torch.randperm(size, generator=generator, device=where).to(device)
 
     def _predict(self, embedding: Tensor, partner: Tensor | None) -> Tensor:
         other = embedding if partner is None else embedding[partner]

@@ -10,7 +10,12 @@ from torch.nn import functional
 
 from revbis.objectives.bisimulation import Loss, Pairing
 from revbis.objectives.distances import l1_distance, normalise
-from revbis.objectives.inputs import Transitions, check_batch, refuse_non_finite
+from revbis.objectives.inputs import (
+    Transitions,
+    check_batch,
+    random_partners,
+    refuse_non_finite,
+)
 from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.targets import gaussian_w2, pair_discount, reward_gap, target
 
@@ -79,7 +84,7 @@ class DBCObjective(nn.Module):
         next_embedding = self.embed(batch.next_z, batch.action)
         likelihood = functional.gaussian_nll_loss(mean, next_embedding, deviation.square())
 
-        partner = slice(None) if not self.rowwise else self._partners(batch.z, generator)
+        partner = random_partners(batch.z, generator) if self.rowwise else slice(None)
         prediction = self.distance(embedding, embedding[partner], rowwise=self.rowwise)
         with torch.no_grad():
             gap = reward_gap(batch.reward, batch.reward[partner], rowwise=self.rowwise)
@@ -119,8 +124,3 @@ class DBCObjective(nn.Module):
     def coefficient_parameters(self) -> Iterator[nn.Parameter]:
         """None: the weights are (1, γ)."""
         return iter(())
-
-    @staticmethod
-    def _partners(z: Tensor, generator: torch.Generator | None) -> Tensor:
-        where = z.device if generator is None else generator.device
-        return torch.randperm(len(z), generator=generator, device=where).to(z.device)

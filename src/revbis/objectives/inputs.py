@@ -65,6 +65,12 @@ def check_batch(
     )
 
 
+def random_partners(z: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A random permutation of the batch, on z's device: each element's partner."""
+    where = z.device if generator is None else generator.device
+    return torch.randperm(len(z), generator=generator, device=where).to(z.device)
+
+
 def refuse_non_finite(tensors: dict[str, Tensor], steps: Tensor) -> None:
     """Raises `NonFiniteError` for the first tensor with a NaN or infinity.
 

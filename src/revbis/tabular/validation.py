@@ -89,8 +89,10 @@ def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]
     _check_rows(rows, available)
     rows.eliminate_zeros()
     rows.sort_indices()
-    scale = np.asarray(rows.sum(axis=1)).ravel()
-    rows.data /= np.repeat(scale, np.diff(rows.indptr))
+    total, counts = np.asarray(rows.sum(axis=1)).ravel(), np.diff(rows.indptr)
+    # Sums that are off by rounding alone stay: what was normalised once is not changed again.
+    off = np.abs(total - 1) > (counts + 1) * np.finfo(np.float64).eps
+    rows.data /= np.repeat(np.where(off, total, 1.0), counts)
     return rows
 
 
