@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
     from revbis.tabular.linear import Progress
 
 _QUIET_SECONDS = 2.0
+_PLAIN_SECONDS = 10.0
 _PLAIN_WIDTH = 140
 
 
@@ -33,50 +34,64 @@ def print_table(title: str, rows: list[dict[str, str]]) -> None:
 
 @contextmanager
 def solver_bar(name: str, tol: float) -> Iterator[Progress]:
-    """A bar with the error reached and the time left, for a solver that is to reach `tol`."""
+    """Shows the error reached and the time left, for a solver that is to reach `tol`."""
     first: list[float] = []
-    with _late_bar(f"{name}: starting (the first run compiles for some seconds)", 1.0) as bar:
+    with _bar(f"{name}: starting (the first run compiles for some seconds)", 1.0) as show:
 
         def report(iteration: int, bound: float) -> None:
             if math.isfinite(bound) and bound > tol:
                 first.append(bound)
                 del first[1:]
             text = f"{name}: step {iteration}, error ≤ {bound:.1e} (wanted {tol:.0e})"
-            done = _share_done(first[0], bound, tol) if first else 0.0
-            bar.update(bar.task_ids[0], completed=done, description=text)
+            show(text, _share_done(first[0], bound, tol) if first else 0.0)
 
         yield report
 
 
 @contextmanager
 def step_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar over so many equal steps; each call is one step and says what it belongs to."""
-    with _late_bar("starting", total) as bar:
-
-        def advance(text: str) -> None:
-            bar.update(bar.task_ids[0], advance=1, description=text)
-
-        yield advance
+    """Shows progress over so many equal steps; each call is one and says what it belongs to."""
+    done = count(1)
+    with _bar("starting", total) as show:
+        yield lambda text: show(text, next(done))
 
 
 @contextmanager
-def _late_bar(text: str, total: float) -> Iterator[Bar]:
-    """A bar that shows itself after a moment, and leaves nothing behind."""
+def _bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
+    """A bar on a terminal, after a moment; a plain line now and then elsewhere."""
     from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _plain_lines(total)
+        return
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
-    bar.add_task(text, total=total)
+    bar = Bar(*columns, TimeRemainingColumn(), console=console, transient=True)
+    task = bar.add_task(text, total=total)
     timer = threading.Timer(_QUIET_SECONDS, bar.start)
     timer.start()
     try:
-        yield bar
+        yield lambda text, done: bar.update(task, completed=done, description=text)
     finally:
         timer.cancel()
         timer.join()
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _plain_lines(total: float) -> Callable[[str, float], None]:
+    said = time.monotonic()
+
+    def show(text: str, done: float) -> None:
+        nonlocal said
+        if time.monotonic() - said > _PLAIN_SECONDS:
+            said = time.monotonic()
+            print(f"{text}, {done / total:.0%} done", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _share_done(first: float, bound: float, tol: float) -> float:
