@@ -25,7 +25,6 @@ METRICS = ("revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulati
 LEVELS = ("state", "state_action")
 _WITHOUT_POLICY = ("bisimulation", "lax_bisimulation")
 _LINEAR_SOLVERS = ("doubling", "jacobi", "low_rank", "in_place", "pointer_doubling")
-_W1_SOLVERS = ("policy_iteration", "gather", "pointer_doubling")
 _FEW_REWARDS = 32
 _SMALL = 300  # dense doubling beats everything below this many states
 
@@ -175,12 +174,10 @@ def _auto(problem: Problem, tol: float, progress: Progress) -> tuple[str, Soluti
         else:
             chosen = "pointer_doubling" if _one_row_each(problem) else "gather"
         return chosen, _run(chosen, problem, tol, progress)
-    free = available_bytes()
-    if problem.chain.is_deterministic and _memory("pointer_doubling", problem) <= free:
-        return "pointer_doubling", _run("pointer_doubling", problem, tol, progress)
     if problem.n <= _SMALL:  # another step costs nothing and spares the reader digits of noise
-        return "doubling", _run("doubling", problem, tol / 1000, progress)
-    seconds = _guess_seconds(problem, tol)
+        chosen = "pointer_doubling" if problem.chain.is_deterministic else "doubling"
+        return chosen, _run(chosen, problem, tol / 1000, progress)
+    free, seconds = available_bytes(), _guess_seconds(problem, tol)
     for solver in sorted(seconds, key=seconds.__getitem__):
         if _memory(solver, problem) > free:
             continue
@@ -266,6 +263,8 @@ def _guess_seconds(problem: LinearProblem, tol: float) -> dict[str, float]:
         "doubling": 3 * np.log2(steps + 2) * 2 * n**3 / dense,
         "jacobi": steps * 4 * n * P.nnz / sparse,
     }
+    if problem.chain.is_deterministic:
+        seconds["pointer_doubling"] = np.log2(steps + 2) * 20 * n**2 / sparse
     columns = len(np.unique(problem.chain.values)) - 1
     if columns < _FEW_REWARDS:
         compress = 4 * n * 96**2 / 48 / dense

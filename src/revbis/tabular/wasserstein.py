@@ -208,30 +208,40 @@ class Couplings:
 
         Most sweeps follow the couple that decided each pair last. Inside a Hausdorff distance that
         may cycle; where it keeps not helping, every sweep decides anew, which always contracts.
-        Now and then d jumps to where a geometric series of such changes would end; the number of
-        jumps is limited, so that sweeps have the last word.
+        Now and then d jumps to where a geometric series of such changes would end; a jump that
+        makes the next change larger is taken back, and soon there are no more of them.
         """
         follow = 10 if len(self.problem.reward) > self.problem.n else 0
-        least, setbacks, before = np.inf, 0, np.empty_like(d)
-        for group in range(5000):
+        least, setbacks, jumps = np.inf, 0, 50
+        before, kept, change_at_jump = np.empty_like(d), np.empty_like(d), np.inf
+        for _ in range(5000):
             change = self._frozen_sweep(d, decide=True)
             if change <= enough:
                 return
+            if change > change_at_jump:
+                d[:], jumps = kept, jumps // 4
+            change_at_jump = np.inf
             setbacks += change >= least
             least = min(least, change)
             if setbacks > 5 and not self.problem.matched:
                 follow = 0
-            for _ in range(follow or 7):
-                before[:] = d
+            for step in range(1, (follow or 7) + 1):
+                if step == (follow or 7):
+                    before[:] = d
                 last, change = change, self._frozen_sweep(d, decide=not follow)
                 if change <= enough / 4:
                     break
             else:
-                if group < 50 and change < last:
-                    ratio = min(change / last, self.problem.discount)
-                    before -= d
-                    before *= ratio / (ratio - 1)
-                    d += before
+                if jumps and change < last:
+                    kept[:], jumps, change_at_jump = d, jumps - 1, change
+                    self._jump(before, d, min(change / last, self.problem.discount))
+
+    def _jump(self, before: Array, d: Array, ratio: float) -> None:
+        """Moves d along its last change to the end of a geometric series; `before` is used up."""
+        before -= d
+        before *= ratio / (ratio - 1)
+        d += before
+        np.clip(d, 0.0, self.problem.scale, out=d)
 
     def _frozen_sweep(self, d: Array, decide: bool) -> float:
         change = 0.0
@@ -254,7 +264,7 @@ def memory_needed(problem: TransportProblem) -> int:
     """An upper bound on the bytes `policy_iteration` keeps."""
     couples = int(_couples_per_row(problem).sum())
     cell = 8 + np.dtype(_cell_type(problem.n)).itemsize
-    return 28 * problem.n**2 + couples * (8 + cell * (2 * problem.support - 1))
+    return 36 * problem.n**2 + couples * (8 + cell * (2 * problem.support - 1))
 
 
 def _cell_type(n: int) -> type[np.int32] | type[np.int64]:
