@@ -15,7 +15,7 @@ from revbis.tabular import (
 from revbis.tabular.solver import blank_result, make_problem
 from revbis.tabular.wasserstein import Couplings
 from tabular import reference
-from tabular.strategies import few, mdps
+from tabular.strategies import few, mdps, transition_array
 
 METRICS = ("pi_bisimulation", "bisimulation", "lax_bisimulation")
 
@@ -147,15 +147,46 @@ def test_relaxation_stays_finite_on_slow_chains(n, seed):
     assert error <= iterated.error_bound + exact.error_bound
 
 
-def test_relaxation_is_no_slower_than_plain_sweeps(monkeypatch):
+@pytest.fixture
+def at_most_40_000_sweeps(monkeypatch):
+    """Fails in the sweep after those; plain iteration on the chains below takes about 28 000."""
     sweeps, sweep = [], Couplings._frozen_sweep
-    monkeypatch.setattr(
-        Couplings, "_frozen_sweep", lambda *a, **k: sweeps.append(1) or sweep(*a, **k)
-    )
+
+    def counted(self, d, decide):
+        sweeps.append(decide)
+        assert len(sweeps) <= 40_000
+        return sweep(self, d, decide)
+
+    monkeypatch.setattr(Couplings, "_frozen_sweep", counted)
+
+
+@pytest.mark.usefixtures("at_most_40_000_sweeps")
+def test_relaxation_is_no_slower_than_plain_sweeps():
     result = pi_bisimulation(*slow_chain(12, 1), 0.999, solver="policy_iteration")
-    # Plain iteration takes log(scale/(tol(1−γ)))/(1−γ) ≈ 28 000 sweeps.
     assert result.error_bound <= 1e-6
-    assert len(sweeps) < 40_000
+
+
+@pytest.mark.usefixtures("at_most_40_000_sweeps")
+def test_relaxation_ends_at_the_rounding_error():
+    rng = np.random.default_rng(49)
+    mdp = FiniteMDP(transition_array(rng, 6, 1, "equal_masses"), rng.normal(size=(6, 1)))
+    with pytest.warns(ToleranceWarning):
+        result = pi_bisimulation(mdp, [0] * 6, 0.99, tol=1e-13)
+    assert result.error_bound < 1e-8
+
+
+@pytest.mark.filterwarnings("ignore::revbis.tabular.ToleranceWarning")
+def test_an_infinite_iterate_is_not_certified(monkeypatch):
+    relax = Couplings.relax
+
+    def poisoned(self, d, enough):
+        relax(self, d, enough)
+        d[0, 1] = d[1, 0] = np.inf
+
+    monkeypatch.setattr(Couplings, "relax", poisoned)
+    mdp = FiniteMDP(np.array([[0], [1], [0]]), [[0.0], [1.0], [0.5]])
+    result = pi_bisimulation(mdp, [0, 0, 0], 0.9, solver="policy_iteration")
+    assert not result.error_bound < 1.0
 
 
 @pytest.mark.parametrize("metric", METRICS)

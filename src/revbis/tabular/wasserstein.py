@@ -153,7 +153,11 @@ def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) 
         best = min(best, bound)
         if bound <= tol or patience == 10:
             return Solution(bound, sweeps, matrix=d)
-        enough = max(0.02 * change * (1 - problem.discount), 0.05 * tol * (1 - modulus))
+        enough = max(
+            0.02 * change * (1 - problem.discount),
+            0.05 * tol * (1 - modulus),
+            problem.rounding(problem.scale),
+        )
         couplings.relax(d, enough)
 
 
@@ -201,7 +205,7 @@ class Couplings:
             )
             change, slack = max(change, a), max(slack, b)
         self._warm = True
-        return change, slack
+        return change if np.isfinite(d).all() else np.inf, slack
 
     def relax(self, d: Array, enough: float) -> None:
         """Sweeps d in place with the couplings as they are until it changes by `enough` or less.
