@@ -85,6 +85,13 @@ def test_attributes_cannot_be_set(name):
         setattr(mdp, name, None)
 
 
+@pytest.mark.xfail(reason="src bug: attributes can be deleted", strict=True)
+def test_attributes_cannot_be_deleted():
+    mdp = FiniteMDP(STEPS, R)
+    with pytest.raises(AttributeError, match="immutable"):
+        del mdp.rewards
+
+
 ARRAYS = {
     "data": lambda mdp: mdp.transitions.data,
     "indices": lambda mdp: mdp.transitions.indices,
