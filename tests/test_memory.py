@@ -69,6 +69,14 @@ def test_control_group_limit_is_honoured(cgroup, limit, used, free):
     assert memory.available_bytes() == free
 
 
+def test_page_cache_of_the_control_group_counts_as_free(cgroup, tmp_path):
+    cgroup("3000\n", "2500\n")
+    (tmp_path / "memory.stat").write_text("anon 700\ninactive_file 1800\nslab 0\n")
+    assert memory.available_bytes() == 2300
+    (tmp_path / "memory.stat").write_text("what is this\n")
+    assert memory.available_bytes() == 500
+
+
 def test_control_group_limit_refuses(cgroup):
     cgroup("3000\n", "1000\n")
     with pytest.raises(MemoryError, match="only 2 kB is free"):

@@ -20,6 +20,7 @@ def available_bytes() -> int:
     for limit_file, used_file in _CGROUP_FILES:
         limit, used = _read_int(limit_file), _read_int(used_file)
         if limit is not None and used is not None:
+            used -= _reclaimable(Path(used_file).with_name("memory.stat"))
             free.append(max(limit - used, 0))
     return min(free)
 
@@ -56,6 +57,15 @@ def _machine_bytes() -> int:
     except OSError:
         pass
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _reclaimable(stat_file: Path) -> int:
+    """Page cache that counts as used but is given back when needed."""
+    try:
+        fields = dict(line.split() for line in stat_file.read_text().splitlines())
+        return int(fields.get("inactive_file", 0))
+    except (OSError, ValueError):
+        return 0
 
 
 def _read_int(path: str) -> int | None:

@@ -23,7 +23,7 @@ HIDDEN = examples.toy()
 GARNET = examples.garnet(8, 2, 3, seed=0)
 
 
-def solved(metric, level, mdp, policy, gamma, c=None, tol=1e-9):
+def solved(metric, level, mdp, policy, gamma, c=None, tol=1e-8):
     return solve(metric, mdp, policy, gamma, tol, c, level)
 
 

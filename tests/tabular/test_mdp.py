@@ -85,7 +85,6 @@ def test_attributes_cannot_be_set(name):
         setattr(mdp, name, None)
 
 
-@pytest.mark.xfail(reason="src bug: attributes can be deleted", strict=True)
 def test_attributes_cannot_be_deleted():
     mdp = FiniteMDP(STEPS, R)
     with pytest.raises(AttributeError, match="immutable"):

@@ -108,7 +108,6 @@ class Table:
         self.P, self.unwrapped, self.initial_state_distrib = P, self, start
 
 
-@pytest.mark.xfail(reason="src bug: unclear errors", strict=True)
 @pytest.mark.parametrize(
     ("env", "message"),
     [
@@ -131,7 +130,6 @@ def test_a_state_that_ends_and_does_not_is_refused():
         FiniteMDP.from_gymnasium(Table({0: {0: GO_ON, 1: END}, 1: {0: STAY, 1: STAY}}))
 
 
-@pytest.mark.xfail(reason="src bug: an action without live transitions", strict=True)
 def test_nothing_but_ends():
     mdp = FiniteMDP.from_gymnasium(Table({0: {0: [(1.0, 0, 5.0, True)]}}))
     assert mdp.successors.tolist() == [[0]]

@@ -11,7 +11,9 @@ F = TypeVar("F", bound=Callable[..., object])
 def compiled(function: F) -> F:
     """Compiles to machine code on first call, cached on disk, interruptible by other threads.
 
-    Sums may be reassociated; every error bound allows for it.
+    Sums may be reassociated; every error bound allows for it. The cache looks at the file of the
+    function, not at those of the compiled functions it calls: after editing a callee in another
+    file, clear __pycache__.
     """
     jit = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
     return cast(F, jit(function))

@@ -46,8 +46,11 @@ def _howard(
     rounds = 0
     while True:
         residual, improved = 0.0, 0
-        for span in row_blocks(problem, 1 << 22):
-            change, better = _improve(problem.reward, offers(problem), successor, d, choice, span)
+        backwards = rounds % 2 == 1
+        for span in row_blocks(problem, 1 << 22)[:: -1 if backwards else 1]:
+            change, better = _improve(
+                problem.reward, offers(problem), successor, d, choice, span, backwards
+            )
             residual, improved = max(residual, change), improved + better
         bound = (residual + lost) / (1 - problem.discount)
         progress(rounds, bound)
@@ -98,12 +101,20 @@ def _improve(
     d: Array,
     choice: NDArray[np.int16],
     span: tuple[int, int],
+    backwards: bool,
 ) -> tuple[float, int]:  # pragma: no cover - compiled
-    """Picks a better action where there is one; returns the Bellman residual and how many."""
+    """Picks a better action where there is one; returns the largest change and how many changed.
+
+    Distances are raised in place, in an order that turns round: news crosses the graph in a pass.
+    They stay below what the chosen actions are worth, so evaluating those raises them further.
+    """
     first, offer, _, far, discount = offered
     residual, improved = 0.0, 0
-    for s in range(span[0], span[1]):
-        for t in range(s + 1, d.shape[0]):
+    n = d.shape[0]
+    for row in range(span[0], span[1]):
+        s = span[0] + span[1] - 1 - row if backwards else row
+        for column in range(s + 1, n):
+            t = s + n - column if backwards else column
             if offer[s] != offer[t]:
                 residual = max(residual, abs(far - d[s, t]))
                 continue
@@ -117,8 +128,11 @@ def _improve(
                 if candidate > top + margin:
                     top = candidate
                     choice[s, t] = i
-            improved += top > d[s, t]
             residual = max(residual, abs(value - d[s, t]))
+            if top > d[s, t]:
+                improved += 1
+                d[s, t] = top
+                d[t, s] = top
     return residual, improved
 
 

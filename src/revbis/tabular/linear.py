@@ -113,9 +113,12 @@ def pointer_doubling(problem: LinearProblem, tol: float, progress: Progress) -> 
     discount = problem.discount
     f = problem.chain.P.indices.astype(np.int64)
     U = problem.reward_weight * reward_gap(problem.chain.values, problem.chain.weights)
+    E = np.empty_like(U)
     decay, steps, lost = discount, 0, problem.rounding(0.0) / (1 - discount)
     while True:
-        E = decay * U[f[:, None], f[None, :]]
+        for first in range(0, problem.n, 16):  # gathering in U[f, f] at once is slow and large
+            E[first : first + 16] = U[f[first : first + 16]].take(f, axis=1)
+        E *= decay
         U += E
         steps += 1
         lost += 4 * EPS * problem.scale

@@ -102,6 +102,9 @@ class FiniteMDP:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"FiniteMDP is immutable: make a new one instead of setting {name!r}")
 
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"FiniteMDP is immutable: {name!r} cannot be deleted")
+
     def __repr__(self) -> str:
         kind = ", deterministic" if self.successors is not None else ""
         return f"FiniteMDP(n_states={self.n_states}, n_actions={self.n_actions}{kind})"
@@ -150,8 +153,9 @@ class FiniteMDP:
         """
         if isinstance(env, str):
             env = make(env)
-        P, R = read_table(env.unwrapped)
-        return cls(P, R, grid=grid_of(env.unwrapped, len(R)))
+        env = getattr(env, "unwrapped", env)
+        P, R = read_table(env)
+        return cls(P, R, grid=grid_of(env, len(R)))
 
     @classmethod
     def from_transitions(

@@ -212,7 +212,7 @@ def _memory(solver: str, problem: Problem) -> int:
     if isinstance(problem, LinearProblem) and solver == "low_rank":
         columns = len(np.unique(problem.chain.values))
         return 8 * problem.n * (2 * max(96, 2 * columns) + 4 * columns)
-    arrays = {"doubling": 4, "jacobi": 3, "in_place": 1, "pointer_doubling": 3}[solver]
+    arrays = {"doubling": 4, "jacobi": 3, "in_place": 1, "pointer_doubling": 2}[solver]
     return square * arrays
 
 

@@ -22,7 +22,7 @@ def make(name: str) -> Any:
         ) from None
     try:
         return gymnasium.make(name)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(f"Gymnasium cannot make {name!r}: {error}") from None
 
 
@@ -53,7 +53,7 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
     matrices = []
     for a in range(m):
         moves = [(s, t, p) for s, b, p, t, _, _ in live if b == a]
-        rows, columns, weights = (np.array(x) for x in zip(*moves, strict=True))
+        rows, columns, weights = np.array(moves).reshape(-1, 3).T
         matrices.append(
             sp.csr_matrix(
                 (

@@ -141,7 +141,6 @@ def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) 
     modulus = problem.discount * couplings.most_moved
     d, out = np.zeros((problem.n, problem.n)), np.zeros((problem.n, problem.n))
     best, patience, sweeps = np.inf, 0, 0
-    couplings.relax(d, np.inf)  # nothing flows yet: the reward gaps
     while True:
         change, slack = couplings.exact_sweep(d, out)
         d, out = out, d
@@ -189,7 +188,7 @@ class Couplings:
     def exact_sweep(self, d: Array, out: Array) -> tuple[float, float]:
         """Out = T d. Returns the largest change and how far off a transport cost may be."""
         change = slack = 0.0
-        largest = float(d.max())
+        largest = float(max(d.max(), -d.min()))  # jumps may go below 0
         for span in row_blocks(self.problem, 1 << 17):
             a, b = exact_rows(
                 _rows(self.problem),
@@ -204,7 +203,7 @@ class Couplings:
                 out,
             )
             change, slack = max(change, a), max(slack, b)
-        self._warm = True
+        self._warm = largest > 0.0  # a basis that is optimal for no costs is no start
         return change if np.isfinite(d).all() else np.inf, slack
 
     def relax(self, d: Array, enough: float) -> None:
@@ -224,7 +223,7 @@ class Couplings:
                 return
             if change > change_at_jump:
                 d[:], jumps = kept, jumps // 4
-            change_at_jump = np.inf
+            decided, change_at_jump = change, np.inf
             setbacks += change >= least
             least = min(least, change)
             if setbacks > 5 and not self.problem.matched:
@@ -237,7 +236,7 @@ class Couplings:
                     break
             else:
                 if jumps and change < last:
-                    kept[:], jumps, change_at_jump = d, jumps - 1, change
+                    kept[:], jumps, change_at_jump = d, jumps - 1, decided
                     self._jump(before, d, min(change / last, self.problem.discount))
 
     def _jump(self, before: Array, d: Array, ratio: float) -> None:
