@@ -36,6 +36,13 @@ def number(value: float, name: str) -> float:
         raise ValueError(f"{name} must be a number, got {value!r}") from None
 
 
+def whole(value: int, name: str, *, at_least: int) -> int:
+    """An integer of a certain size or more."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < at_least:
+        raise ValueError(f"{name} must be an integer of at least {at_least}, got {value!r}")
+    return int(value)
+
+
 def choice(value: str, options: Iterable[str], name: str) -> str:
     """One of the named options; a typo is answered with the nearest name."""
     names = list(options)

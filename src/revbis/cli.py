@@ -14,6 +14,9 @@ from typing import Any, NoReturn, cast
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, bounds",
     "probe": "learned metrics beside the exact ones, on a rendered grid world",
+    "env": "tasks in pixels: preview, check, list",
+    "bench": "speed measured side by side on this machine: env",
+    "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
 
@@ -33,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.showwarning = _show_warning
     try:
         _run(words[0], words[1:])
-    except (ValueError, MemoryError) as error:
+    except (ValueError, MemoryError, ModuleNotFoundError) as error:
         _fail(str(error) or type(error).__name__)
     except OSError as error:
         _fail(f"{error.filename or 'file'}: {error.strerror or error}")

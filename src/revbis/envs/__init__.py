@@ -1,0 +1,159 @@
+"""Tasks in pixels from DeepMind Control, Meta-World and Gymnasium, as `gymnasium.Env`s.
+
+env = make_env("dmc:cheetah_run", seed=1)
+observation, info = env.reset()
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from revbis import checks
+from revbis.envs.extras import require
+from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
+
+if TYPE_CHECKING:
+    from revbis.envs.environment import TaskEnv
+    from revbis.envs.simulation import Simulation
+
+SUITES = ("dmc", "metaworld", "gym")
+_FORMS = "dmc:NAME, metaworld:NAME, gym:ID or package.module:factory"
+
+
+def make_env(
+    task: str,
+    *,
+    seed: int,
+    pixels: int = 84,
+    frame_stack: int = 3,
+    action_repeat: int = 2,
+    quality: Quality = "full",
+    distractor: str | None = None,
+    distractor_split: Literal["train", "eval"] = "train",
+    observation: Literal["pixels", "state"] = "pixels",
+) -> TaskEnv:
+    """An environment by the name of its task.
+
+    Args:
+        task: `dmc:cheetah_run`, `dmc:reach_duplo`, `metaworld:hammer`, `gym:CarRacing-v3`, or
+            `package.module:factory` for a function that returns a `gymnasium.Env`.
+        seed: Seed of the first episode and those after it, unless `reset` brings one.
+        pixels: Side of a frame.
+        frame_stack: Frames in an observation.
+        action_repeat: Simulator steps for one action; their rewards are summed.
+        quality: "full" gives the simulator's own pixels; "fast" leaves out shadows, reflections
+            and multisampling, for many times the speed with software OpenGL.
+        distractor: A moving background behind the task: "noise", "shapes" or "video:FOLDER".
+        distractor_split: Which of the backgrounds: those for training or those for evaluation.
+        observation: "pixels", or "state" for the task's own vector.
+
+    Raises:
+        ValueError: For an unknown task, with the nearest names, or a setting that makes no sense.
+        ModuleNotFoundError: For a simulator that is not installed, with the line that installs it.
+    """
+    checks.choice(quality, QUALITIES, "quality")
+    checks.choice(observation, ("pixels", "state"), "observation")
+    checks.choice(distractor_split, ("train", "eval"), "distractor_split")
+    for name, value in (("frame_stack", frame_stack), ("action_repeat", action_repeat)):
+        checks.whole(value, name, at_least=1)
+    checks.whole(pixels, "pixels", at_least=8)
+    checks.whole(seed, "seed", at_least=0)
+    if distractor is not None and observation == "state":
+        raise ValueError(
+            'a distractor is seen in pixels only; leave it out with observation="state"'
+        )
+    require("gymnasium", "gym", "an environment")
+    from revbis.envs.distractors import Distractor
+    from revbis.envs.environment import TaskEnv
+
+    size = pixels if observation == "pixels" else 0
+    background = Distractor(distractor, pixels, split=distractor_split) if distractor else None
+    simulation = _simulation(task, size, quality, distractor is not None)
+    identity = {
+        "task": task,
+        "observation": observation,
+        "action_repeat": action_repeat,
+        "versions": simulation.versions,
+    }
+    if size:
+        identity |= {
+            "pixels": pixels,
+            "frame_stack": frame_stack,
+            "quality": quality,
+            "distractor": background.identity if background else None,
+        }
+    return TaskEnv(
+        simulation,
+        identity=identity,
+        seed=seed,
+        pixels=size,
+        frame_stack=frame_stack,
+        action_repeat=action_repeat,
+        distractor=background,
+    )
+
+
+def task_names(suite: str) -> list[str]:
+    """Every task of "dmc" or "metaworld", as `make_env` takes it.
+
+    Raises:
+        ModuleNotFoundError: Where the suite is not installed, with the line that installs it.
+    """
+    checks.choice(suite, ("dmc", "metaworld"), "suite")
+    if suite == "dmc":
+        from revbis.envs.dmc import task_names as names
+    else:
+        from revbis.envs.metaworld import task_names as names
+    return [f"{suite}:{name}" for name in names()]
+
+
+def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
+    suite, _, name = task.partition(":")
+    if suite in ("dmc", "metaworld"):
+        if size:
+            choose_backend()  # before anything imports MuJoCo
+        _check_name(task, suite)
+        if suite == "dmc":
+            from revbis.envs.dmc import DmcSimulation
+
+            return DmcSimulation(name, size=size, quality=quality, features=not size)
+        from revbis.envs.metaworld import MetaworldSimulation
+
+        return MetaworldSimulation(name, size=size, quality=quality)
+    if not name:
+        raise ValueError(f"a task must be {_FORMS}, got {task!r}{_suggestion(task)}")
+    if size and (quality != "full" or distracted):
+        wanted = "distractors are" if distracted else 'quality="fast" is'
+        raise ValueError(f"{task} draws its own pictures: {wanted} for dmc: and metaworld: tasks")
+    with suppress(RenderingError):  # it may draw without OpenGL
+        choose_backend()
+    from revbis.envs import gymnasium
+
+    env = gymnasium.make_registered(name) if suite == "gym" else gymnasium.make_custom(task)
+    return gymnasium.GymSimulation(env, task, size=size)
+
+
+def _check_name(task: str, suite: str) -> None:
+    names = task_names(suite)
+    if task not in names:
+        near = get_close_matches(task, names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"there is no task {task!r} among the {len(names)} of {suite}{hint}")
+
+
+def _suggestion(task: str) -> str:
+    """The nearest full names for a task written without its suite."""
+    names = []
+    for suite in ("dmc", "metaworld"):
+        try:
+            names += task_names(suite)
+        except ModuleNotFoundError:
+            continue
+    near = get_close_matches(task, [name.partition(":")[2] for name in names], n=1, cutoff=0.7)
+    full = [name for name in names if near and name.endswith(f":{near[0]}")]
+    return f"; did you mean {full[0]}?" if full else ""
+
+
+__all__ = ["QUALITIES", "SUITES", "Quality", "make_env", "task_names"]

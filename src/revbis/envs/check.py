@@ -1,0 +1,208 @@
+"""What an environment gets wrong, in words."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.spaces import Box
+from gymnasium.utils.env_checker import check_env
+from numpy.typing import NDArray
+
+from revbis.envs.gymnasium import is_image
+
+_STEPS = 2000
+_EPISODES = 5
+_LARGE_REWARD = 100.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to mend or to know.
+
+    Attributes:
+        kind: "wrong" spoils training; "advice" may be as intended.
+        text: What it is and what to do.
+    """
+
+    kind: Literal["wrong", "advice"]
+    text: str
+
+
+@dataclass
+class _Episode:
+    observations: list[Any]
+    rewards: list[Any]
+    ends: list[tuple[Any, Any]]
+    shares_memory: bool
+
+
+def check_environment(env: Env[Any, Any]) -> list[Finding]:
+    """Plays an environment for some episodes and tells what training would stumble over.
+
+    Args:
+        env: A Gymnasium environment, as its author made it.
+    """
+    findings = list(_actions(env.action_space))
+    if any(finding.kind == "wrong" for finding in findings):
+        return findings  # nothing else can be tried without actions
+    findings += _pictures(env)
+    try:
+        episodes = [_play(env, seed, seed) for seed in range(_EPISODES)]
+    except Exception as error:  # whatever a user's environment raises is the finding
+        return [*findings, Finding("wrong", f"playing it raised {type(error).__name__}: {error}")]
+    findings += _seeds(env, episodes)
+    findings += _values(env, episodes)
+    findings += _endings(episodes)
+    findings += _gymnasium(env)
+    return findings
+
+
+def _actions(space: Any) -> Iterator[Finding]:
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        yield Finding(
+            "wrong",
+            f"actions must be continuous, a one-dimensional Box, but the action space is {space}",
+        )
+    elif not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        yield Finding(
+            "wrong",
+            f"actions must have finite bounds, but the action space is {space}; give the Box low "
+            "and high",
+        )
+
+
+def _pictures(env: Env[Any, Any]) -> Iterator[Finding]:
+    space = env.observation_space
+    if is_image(space):
+        return
+    if env.render_mode != "rgb_array":
+        yield Finding(
+            "advice" if isinstance(space, Box) and len(space.shape) == 1 else "wrong",
+            f"observations ({space}) are no uint8 pictures and render_mode is {env.render_mode!r}, "
+            'so training from pixels is not possible; make it with render_mode="rgb_array", or '
+            'train with observation="state"',
+        )
+        return
+    env.reset(seed=0)
+    first = env.render()
+    if not isinstance(first, np.ndarray) or first.ndim != 3 or first.dtype != np.uint8:
+        what = f"{first.dtype} {first.shape}" if isinstance(first, np.ndarray) else type(first)
+        yield Finding("wrong", f"render() must return uint8 [height, width, 3], got {what}")
+    elif first.min() == first.max():
+        yield Finding("wrong", f"render() draws one plain colour ({first.max()}): nothing is seen")
+
+
+def _play(env: Env[Any, Any], seed: int, action_seed: int, steps: int = _STEPS) -> _Episode:
+    env.action_space.seed(action_seed)
+    observation, _ = env.reset(seed=seed)
+    episode = _Episode([np.array(observation)], [], [], False)
+    previous = observation
+    for _ in range(steps):
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        episode.shares_memory |= np.shares_memory(np.asarray(previous), np.asarray(observation))
+        previous = observation
+        episode.observations.append(np.array(observation))
+        episode.rewards.append(reward)
+        episode.ends.append((terminated, truncated))
+        if terminated or truncated:
+            break
+    return episode
+
+
+def _seeds(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
+    again = _play(env, 0, 0, steps=50)
+    length = min(len(again.observations), len(episodes[0].observations))
+    if not _same(again.observations[:length], episodes[0].observations[:length]):
+        yield Finding(
+            "wrong",
+            "the same seed and actions gave another episode; draw every random number from "
+            "self.np_random, after super().reset(seed=seed)",
+        )
+    if all(_same(e.observations[:1], episodes[0].observations[:1]) for e in episodes[1:]):
+        yield Finding("advice", "every seed begins with the same observation; is that intended?")
+    other = _play(env, 0, 1, steps=50)
+    length = min(len(again.observations), len(other.observations))
+    if length > 1 and _same(again.observations[:length], other.observations[:length]):
+        yield Finding("wrong", "other actions gave the same observations: actions have no effect")
+
+
+def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
+    space = env.observation_space
+    seen = [observation for episode in episodes for observation in episode.observations]
+    outside = next((o for o in seen if not space.contains(o.astype(o.dtype))), None)
+    if outside is not None:
+        yield Finding(
+            "wrong",
+            f"an observation ({outside.dtype} {outside.shape}, from {outside.min()} to "
+            f"{outside.max()}) is not in the observation space {space}",
+        )
+    if any(episode.shares_memory for episode in episodes):
+        yield Finding(
+            "wrong",
+            "an observation's array is used again for the next one, so a kept observation changes "
+            "under its holder; return a copy",
+        )
+    rewards = [reward for episode in episodes for reward in episode.rewards]
+    odd = next((r for r in rewards if np.ndim(r) != 0 or isinstance(r, str)), None)
+    if odd is not None:
+        yield Finding("wrong", f"a reward must be one number, got {odd!r}")
+        return
+    values: NDArray[np.float64] = np.asarray(rewards, dtype=np.float64)
+    if not np.isfinite(values).all():
+        yield Finding("wrong", "a reward was NaN or infinite")
+    elif np.abs(values).max() > _LARGE_REWARD:
+        yield Finding(
+            "advice",
+            f"rewards reach {np.abs(values).max():g}; learning works best below about 10 a step: "
+            "scale them",
+        )
+    elif not values.any():
+        yield Finding("advice", "a random policy never sees a reward; learning may never begin")
+
+
+def _endings(episodes: list[_Episode]) -> Iterator[Finding]:
+    for episode in episodes:
+        wrong = [flag for pair in episode.ends for flag in pair if not _is_bool(flag)]
+        if wrong:
+            yield Finding(
+                "wrong", f"terminated and truncated must be True or False, got {wrong[0]!r}"
+            )
+            return
+    last = [episode.ends[-1] for episode in episodes]
+    lengths = [len(episode.ends) for episode in episodes]
+    if any(not (terminated or truncated) for terminated, truncated in last):
+        yield Finding(
+            "advice",
+            f"an episode did not end within {_STEPS} steps; without a time limit none of its "
+            "returns is ever seen: wrap it in gymnasium.wrappers.TimeLimit",
+        )
+    elif len(set(lengths)) == 1 and all(terminated for terminated, _ in last) and lengths[0] > 1:
+        yield Finding(
+            "advice",
+            f"every episode terminates after exactly {lengths[0]} steps; if that is a time limit, "
+            "return truncated instead, or values are learned as if the world ended there",
+        )
+
+
+def _gymnasium(env: Env[Any, Any]) -> Iterator[Finding]:
+    """What Gymnasium's own checker complains about."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_env(env, skip_render_check=True)
+    except Exception as error:  # it raises whatever it meets
+        text = " ".join(str(error).split()) or type(error).__name__
+        yield Finding("wrong", f"Gymnasium's check_env says: {text}")
+
+
+def _same(first: list[Any], second: list[Any]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _is_bool(flag: Any) -> bool:
+    return isinstance(flag, (bool, np.bool_))

@@ -1,0 +1,350 @@
+"""Moving backgrounds that have nothing to do with the task.
+
+`noise` and `shapes` are procedural: 60 variants to train with and 30 others to evaluate with, each
+a pure function of time. `video:FOLDER` plays clips of the user's. The names carry a version: what
+a version shows never changes, so results with the same identity compare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis import checks
+from revbis.envs.extras import require
+
+Split = Literal["train", "eval"]
+Pixels = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+SPECS = ("noise", "shapes", "video:FOLDER")
+VARIANTS: dict[str, range] = {"train": range(60), "eval": range(60, 90)}
+VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".mov")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+MAX_FRAMES = 1000
+
+# Entropy of the generators. A new version of a kind gets a new number, and a new name.
+_NOISE_V1, _SHAPES_V1, _EPISODES = 1, 2, 1000
+_START_SPAN = 10_000
+
+
+class Distractor:
+    """A moving background, put where a mask says that sky or ground is seen.
+
+    The seed only chooses which variant an episode shows, and from which moment on.
+
+    Args:
+        spec: "noise", "shapes" or "video:FOLDER". The folder holds videos (mp4, avi, mkv, mov)
+            and folders of images (png, jpg); each is a clip, of which the first 1000 frames are
+            read whenever an episode changes to it, so small clips are quicker.
+        size: Side of the picture.
+        split: "train" or "eval"; they share no variant. Of a folder's clips every third is for
+            evaluation.
+
+    Attributes:
+        identity: Kind, version and split; of a folder also its name and a digest of the names and
+            sizes of its files.
+        variant: Which variant this episode shows; -1 before the first reset.
+
+    Raises:
+        ValueError: For an unknown spec, or a folder that cannot be used.
+        ModuleNotFoundError: When videos are to be read and PyAV is not installed.
+    """
+
+    def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
+        self.size = _whole(size, 1, "size")
+        checks.choice(split, VARIANTS, "split")
+        kind, folder = _parse(spec)
+        self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
+        if folder is not None:
+            self._source = _Video(folder, self.size, split)
+        self.identity = f"{self._source.name}/{split}"
+        self.variant, self._time = -1, 0
+        self._rng: np.random.Generator | None = None
+
+    def reset(self, seed: int | None) -> None:
+        """Starts an episode: chooses its variant and the moment it begins at.
+
+        Args:
+            seed: Starts the sequence of episodes anew; None goes on with it.
+        """
+        if seed is not None:
+            self._rng = _generator(_EPISODES, _whole(seed, 0, "seed"))
+        elif self._rng is None:
+            self._rng = np.random.default_rng()
+        variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
+        self._source.prepare(variant)
+        self.variant, self._time = variant, int(self._rng.integers(_START_SPAN))
+
+    def paint(self, frame: Pixels, behind: NDArray[np.bool_]) -> None:
+        """Puts the background of this moment into `frame`, in place; then time goes on by one.
+
+        Args:
+            frame: [3, size, size], uint8.
+            behind: [size, size], bool: where the background is seen.
+        """
+        _check_array(frame, (3, self.size, self.size), np.uint8, "frame")
+        _check_array(behind, (self.size, self.size), np.bool_, "behind")
+        if self.variant < 0:
+            raise ValueError("paint needs an episode, and none has begun: call reset(seed) first")
+        np.copyto(frame, self._source.picture(self.variant, self._time), where=behind)
+        self._time += 1
+
+
+def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
+    """The picture [3, size, size] of a procedural background: a pure function of its arguments.
+
+    Args:
+        kind: "noise-v1" or "shapes-v1".
+        variant: Which of the kind's variants.
+        t: Time in frames.
+        size: Side of the picture; the layout does not depend on it.
+    """
+    return _DRAW[checks.choice(kind, _DRAW, "kind")](variant, t, size)
+
+
+class _Noise(NamedTuple):
+    """Nodes of a lattice on a torus; each colour of each node swings on its own."""
+
+    phase: Floats  # [3, cells, cells], radians
+    pace: Floats  # [3, cells, cells], radians per frame
+    drift: Floats  # [2], cells per frame, down and right
+
+
+@cache
+def _noise_of(variant: int) -> _Noise:
+    # Only random() is drawn from: of all of numpy's streams it is the least likely to change.
+    rng = _generator(_NOISE_V1, variant)
+    cells = 4 + int(4 * rng.random())
+    phase = 2 * np.pi * rng.random((3, cells, cells))
+    pace = 0.03 + 0.09 * rng.random((3, cells, cells))
+    heading, speed = 2 * np.pi * rng.random(), 0.008 + 0.012 * rng.random()
+    drift = cells * speed * np.array([np.sin(heading), np.cos(heading)])
+    return _Noise(phase, pace, drift)
+
+
+def _draw_noise(variant: int, t: int, size: int) -> Pixels:
+    noise = _noise_of(variant)
+    cells = noise.phase.shape[-1]
+    # float64: a last bit that differs between machines then practically never reaches a pixel.
+    nodes = 128.0 + 127.0 * np.sin(noise.phase + noise.pace * t)
+    place = (cells * _centres(size) + (noise.drift * t)[:, None]) % cells
+    away = np.abs(place[:, :, None] - np.arange(cells))
+    near = np.maximum(0.0, 1.0 - np.minimum(away, cells - away))
+    # [2, size, cells]: how much each node gives to each row, and to each column; they sum to 1.
+    weight = near * near * (3.0 - 2.0 * near)
+    return np.asarray(weight[0] @ nodes @ weight[1].T, dtype=np.uint8)
+
+
+class _Shapes(NamedTuple):
+    """Discs and rectangles whose centres bounce in the unit square."""
+
+    palette: Pixels  # [3, 1 + shapes], the ground's colour first
+    start: Floats  # [2, shapes]
+    pace: Floats  # [2, shapes], sides per frame
+    half: Floats  # [2, shapes], half height and half width
+    round: tuple[bool, ...]
+
+
+@cache
+def _shapes_of(variant: int) -> _Shapes:
+    rng = _generator(_SHAPES_V1, variant)
+    count = 8 + int(5 * rng.random())
+    palette = (256 * rng.random((3, 1 + count))).astype(np.uint8)
+    start = 2 * rng.random((2, count))
+    pace = (0.008 + 0.017 * rng.random((2, count))) * np.where(rng.random((2, count)) < 0.5, -1, 1)
+    half = 0.07 + 0.11 * rng.random((2, count))
+    discs = tuple(shape % 2 == 0 for shape in range(count))
+    half[1, discs] = half[0, discs]
+    return _Shapes(palette, start, pace, half, discs)
+
+
+def _draw_shapes(variant: int, t: int, size: int) -> Pixels:
+    shapes = _shapes_of(variant)
+    centre = 1.0 - np.abs(1.0 - (shapes.start + shapes.pace * t) % 2.0)
+    low = np.ceil(size * (centre - shapes.half) - 0.5).clip(0, size).astype(int).tolist()
+    high = np.ceil(size * (centre + shapes.half) - 0.5).clip(0, size).astype(int).tolist()
+    grid, index = _centres(size), np.zeros((size, size), dtype=np.intp)
+    for shape, is_disc in enumerate(shapes.round):
+        rows, columns = (slice(low[axis][shape], high[axis][shape]) for axis in (0, 1))
+        box = index[rows, columns]
+        if is_disc:
+            down, right = grid[rows] - centre[0, shape], grid[columns] - centre[1, shape]
+            inside = (down * down)[:, None] + right * right <= shapes.half[0, shape] ** 2
+            np.copyto(box, shape + 1, where=inside)
+        else:
+            box[...] = shape + 1
+    return shapes.palette.take(index, axis=1)
+
+
+_Draw = Callable[[int, int, int], Pixels]
+_DRAW: dict[str, _Draw] = {"noise-v1": _draw_noise, "shapes-v1": _draw_shapes}
+
+
+class _Procedural(NamedTuple):
+    name: str
+    size: int
+    pool: range
+
+    def prepare(self, variant: int) -> None:
+        """Nothing to load."""
+
+    def picture(self, variant: int, t: int) -> Pixels:
+        return picture(self.name, variant, t, self.size)
+
+
+class _Clip(NamedTuple):
+    """A video, or the images of one folder in their order."""
+
+    name: str
+    files: tuple[Path, ...]
+
+    def read(self, size: int, limit: int) -> Pixels:
+        """[n, 3, size, size] with n at most `limit`."""
+        if self.files[0].suffix.lower() in VIDEO_SUFFIXES:
+            frames = _video_frames(self.files[0], size, limit)
+        else:
+            frames = [_image_frame(path, size) for path in self.files[:limit]]
+        return np.stack(frames)
+
+
+class _Video:
+    def __init__(self, folder: Path, size: int, split: Split) -> None:
+        self._clips, self._size = _clips(folder), size
+        last = len(self._clips) - 1
+        held_out = {last} if last == 1 else set(range(2, last + 1, 3))
+        self.pool = [i for i in range(last + 1) if (i in held_out) == (split == "eval")]
+        files = [path for clip in self._clips for path in clip.files]
+        sizes = [(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
+        digest = sha256(repr(sizes).encode()).hexdigest()[:8]
+        self.name = f"video-v1:{folder.resolve().name}({last + 1} clips, {digest})"
+        # A clip that cannot be read should stop a run when it starts, not hours later.
+        for index in self.pool:
+            self._clips[index].read(size, limit=1)
+        self._loaded, self._frames = -1, np.empty((0, 3, size, size), dtype=np.uint8)
+
+    def prepare(self, variant: int) -> None:
+        if variant != self._loaded:
+            self._loaded, self._frames = -1, self._frames[:0].copy()  # room for the next
+            self._frames = self._clips[variant].read(self._size, MAX_FRAMES)
+            self._loaded = variant
+
+    def picture(self, variant: int, t: int) -> Pixels:
+        """Forth and back, so that there is no jump where the clip ends."""
+        assert variant == self._loaded
+        last = len(self._frames) - 1
+        frame: Pixels = self._frames[last - abs(last - t % max(1, 2 * last))]
+        return frame
+
+
+def _clips(folder: Path) -> list[_Clip]:
+    """The clips of a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise ValueError(f"distractor 'video:{folder}' needs a folder; there is none at that path")
+    clips = [_Clip(path.name, (path,)) for path in _listed(folder, VIDEO_SUFFIXES)]
+    for owner in (folder, *filter(Path.is_dir, _listed(folder))):
+        if images := _listed(owner, IMAGE_SUFFIXES):
+            clips.append(_Clip("" if owner == folder else owner.name, images))
+    if len(clips) < 2:
+        found = f"one clip ({clips[0].files[0].name}…)" if clips else "none"
+        raise ValueError(
+            f"distractor 'video:{folder}' needs at least two clips, to keep training and "
+            f"evaluation apart, and found {found}; put videos ({', '.join(VIDEO_SUFFIXES)}) or "
+            f"subfolders of images ({', '.join(IMAGE_SUFFIXES)}) into it: each is a clip"
+        )
+    return sorted(clips, key=lambda clip: _by_name(clip.name))
+
+
+def _listed(folder: Path, suffixes: tuple[str, ...] = ()) -> tuple[Path, ...]:
+    """What is in a folder, or its files with these suffixes, by name; nothing hidden."""
+    inside = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    if suffixes:
+        inside = [path for path in inside if path.suffix.lower() in suffixes and path.is_file()]
+    return tuple(sorted(inside, key=lambda path: _by_name(path.name)))
+
+
+def _by_name(name: str) -> tuple[list[tuple[str, int]], str]:
+    """Sorts by name with numbers by value: frame2 comes before frame10."""
+    parts = re.findall(r"([^0-9]*)([0-9]*)", name)
+    return [(text, int(digits or -1)) for text, digits in parts], name
+
+
+def _video_frames(path: Path, size: int, limit: int) -> list[Pixels]:
+    av = require("av", "video", f"reading the video {path}")
+    frames: list[Pixels] = []
+    try:
+        with av.open(str(path)) as container:
+            for frame in container.decode(video=0) if container.streams.video else ():
+                frames.append(_square(frame.to_image(), size))
+                if len(frames) == limit:
+                    break
+    except (av.FFmpegError, OSError) as error:
+        raise _unreadable(path, error) from None
+    if not frames:
+        raise _unreadable(path, "no pictures in it")
+    return frames
+
+
+def _image_frame(path: Path, size: int) -> Pixels:
+    pil = require("PIL.Image", "video", f"reading the image {path}")
+    try:
+        with pil.open(path) as image:
+            return _square(image, size)
+    except (OSError, SyntaxError, ValueError, EOFError, pil.DecompressionBombError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _square(image: Any, size: int) -> Pixels:
+    """The square in the middle of a PIL image, at the wanted size, [3, size, size]."""
+    side = min(image.size)
+    left, top = ((length - side) // 2 for length in image.size)
+    middle = image.crop((left, top, left + side, top + side)).convert("RGB")
+    # Bilinear; PIL widens the filter when it shrinks a picture, which keeps it from aliasing.
+    small = middle.resize((size, size), resample=2)
+    return np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1))
+
+
+def _unreadable(path: Path, reason: object) -> ValueError:
+    return ValueError(f"distractor clip {path} cannot be read ({reason}); replace or remove it")
+
+
+def _parse(spec: str) -> tuple[str, Path | None]:
+    """Kind, and the folder of a video spec."""
+    kind, _, rest = str(spec).partition(":")
+    if kind == "video" and not rest.strip():
+        raise ValueError(f"distractor {spec!r} names no folder; write video:FOLDER")
+    if kind == "video" or spec in SPECS:
+        return kind, Path(rest).expanduser() if rest else None
+    near = get_close_matches(kind, ["noise", "shapes", "video"], n=1)
+    hint = "".join(f"; did you mean {name!r}?" for name in SPECS if near and near[0] in name)
+    raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
+
+
+def _whole(value: int, least: int, name: str) -> int:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
+    return int(value)
+
+
+def _generator(*entropy: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+
+
+@cache
+def _centres(size: int) -> Floats:
+    """Where the middles of the pixels are, the side being 1."""
+    return (np.arange(size) + 0.5) / size
+
+
+def _check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: str) -> None:
+    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
+        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
+        raise ValueError(f"{name} must be {np.dtype(dtype)} {shape}, got {got}")

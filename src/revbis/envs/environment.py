@@ -1,0 +1,175 @@
+"""The environment every task becomes: a `gymnasium.Env` of stacked frames or of a vector."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis.envs.distractors import Distractor
+from revbis.envs.rendering import Pixels
+from revbis.envs.simulation import Simulation
+
+
+class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore[misc]
+    """A task with scaled actions, action repeat and stacked frames.
+
+    Observations are `uint8 [3 · frame_stack, pixels, pixels]` (or the task's vector, `float32`),
+    actions `float32` in [−1, 1].
+
+    `info` holds `frame` (the newest single frame: all that a replay buffer needs to store),
+    `frames` (simulator steps so far in the episode), `state` (the simulator's state vector),
+    `discount` (0 after a termination), `success` and `success_any` (the goal was met at some
+    simulator step of the episode), `success_last` (it is met now); success is None where a task
+    has no such notion.
+
+    Args:
+        simulation: The task.
+        identity: What tells this environment from others, for records.
+        seed: Seed of the first episode, unless `reset` brings one.
+        pixels: Side of a frame; 0 for vector observations.
+        frame_stack: Frames in an observation.
+        action_repeat: Simulator steps for one action.
+        distractor: A background to put behind the task.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's)
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        identity: dict[str, Any],
+        seed: int,
+        pixels: int,
+        frame_stack: int,
+        action_repeat: int,
+        distractor: Distractor | None = None,
+    ) -> None:
+        self.simulation, self.identity = simulation, identity
+        self.action_repeat = action_repeat
+        self.render_mode = "rgb_array" if pixels else None
+        self.render_seconds = 0.0
+        self._seed: int | None = seed
+        self._recent: Pixels = np.zeros((frame_stack, 3, pixels, pixels), dtype=np.uint8)
+        self._newest = 0  # of the recent frames, a ring
+        self._distractor = distractor
+        # Middle and half range: actions in [−1, 1] pass through bounds of ±1 without rounding.
+        self._middle = (simulation.high + simulation.low) / 2
+        self._reach = (simulation.high - simulation.low) / 2
+        self._frames, self._success_any, self._over, self._closed = 0, False, True, False
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, simulation.low.shape, np.float32, seed)
+        self.observation_space = (
+            gymnasium.spaces.Box(0, 255, (3 * frame_stack, pixels, pixels), np.uint8, seed)
+            if pixels
+            else gymnasium.spaces.Box(
+                -np.inf, np.inf, (simulation.feature_count,), np.float32, seed
+            )
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begins an episode.
+
+        Args:
+            seed: Makes this episode and those after it the ones of that seed.
+            options: None are known.
+        """
+        if seed is None:
+            seed = self._seed
+        self._seed = None
+        super().reset(seed=seed)
+        self.simulation.reset(seed)
+        if self._distractor is not None:
+            self._distractor.reset(seed)
+        self._frames, self._success_any, self._over = 0, False, False
+        if self.render_mode:
+            self.draw(self._recent[0])
+            self._recent[1:] = self._recent[0]
+        return self._seen(self.simulation.success_at_start, 1.0)
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Takes the action for `action_repeat` simulator steps, or fewer where the episode ends."""
+        if self._over:
+            raise gymnasium.error.ResetNeeded(
+                "the episode is over (or none has begun): reset first"
+            )
+        scaled = self.scaled(action)
+        total, discount, success = 0.0, 1.0, None
+        for _ in range(self.action_repeat):
+            outcome = self.simulation.step(scaled)
+            self._frames += 1
+            total += outcome.reward
+            discount *= outcome.discount
+            success = outcome.success
+            self._success_any |= bool(success)
+            if outcome.last:
+                self._over = True
+                break
+        if self.render_mode:
+            self._newest = (self._newest + 1) % len(self._recent)
+            self.draw(self._recent[self._newest])
+        terminated = self._over and discount == 0.0
+        observation, info = self._seen(success, discount)
+        return observation, total, terminated, self._over and not terminated, info
+
+    def render(self) -> Pixels:
+        """The newest frame, [pixels, pixels, 3]."""
+        if not self.render_mode:
+            raise ValueError('an environment of observation="state" draws nothing')
+        picture: Pixels = self._recent[self._newest].transpose(1, 2, 0).copy()
+        return picture
+
+    def close(self) -> None:
+        """Gives back what the simulator and OpenGL hold. Safe to call twice."""
+        if not self._closed:
+            self.simulation.close()
+        self._closed = self._over = True
+
+    def draw(self, out: Pixels) -> None:
+        """Draws the present moment, background and all, into `out`, [3, pixels, pixels]."""
+        start = time.perf_counter()
+        self.simulation.draw(out)
+        if self._distractor is not None:
+            self._distractor.paint(out, self.simulation.behind())
+        self.render_seconds += time.perf_counter() - start
+
+    def _stacked(self) -> Pixels:
+        """A new array of the recent frames, oldest first."""
+        stack = np.empty_like(self._recent)
+        older = len(stack) - 1 - self._newest
+        stack[:older] = self._recent[self._newest + 1 :]
+        stack[older:] = self._recent[: self._newest + 1]
+        return stack.reshape(-1, *stack.shape[2:])
+
+    def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
+        """From [−1, 1] to the simulator's bounds; beyond them is clipped."""
+        given = np.asarray(action, dtype=np.float64)
+        if given.shape != self._middle.shape:
+            raise ValueError(f"an action must have shape {self._middle.shape}, got {given.shape}")
+        if not np.isfinite(given).all():
+            raise ValueError(f"an action must be finite, got {given}")
+        return self._middle + np.clip(given, -1.0, 1.0) * self._reach
+
+    def _seen(self, success: bool | None, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:
+        """What `reset` and `step` tell: the observation and the info."""
+        so_far = None if success is None else self._success_any
+        info = {
+            "frames": self._frames,
+            "state": self.simulation.state(),
+            "discount": discount,
+            "success": so_far,
+            "success_any": so_far,
+            "success_last": success,
+        }
+        if not self.render_mode:
+            return self.simulation.features(), info
+        stack = self._stacked()
+        info["frame"] = stack[-3:]
+        return stack, info

@@ -1,0 +1,41 @@
+"""Optional packages: what is missing, and the line that installs it."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.metadata import requires
+from types import ModuleType
+
+
+def install_line(extra: str) -> str:
+    """The `pip install` line for one of the package's extras, from the package's own metadata."""
+    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    wanted = [
+        line.split(";")[0].strip() for line in requires("revbis") or () if marker.search(line)
+    ]
+    if not wanted:
+        raise ValueError(f"revbis has no extra {extra!r}")
+    return "pip install " + " ".join(f'"{requirement}"' for requirement in wanted)
+
+
+def require(module: str, extra: str, why: str) -> ModuleType:
+    """The module, or an error that says what to type.
+
+    Args:
+        module: Name to import.
+        extra: The extra of this package that brings it.
+        why: What needs it, as the subject of a sentence.
+
+    Raises:
+        ModuleNotFoundError: With the line that installs it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise ModuleNotFoundError(
+            f"{why} needs {error.name}, which is not installed; type: {install_line(extra)}",
+            name=error.name,
+        ) from None

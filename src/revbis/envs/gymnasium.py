@@ -1,0 +1,184 @@
+"""Any Gymnasium environment with continuous actions: a registered one, or a user's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from gymnasium import Env, error, make
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+from PIL import Image
+
+from revbis.envs.rendering import Pixels
+from revbis.envs.simulation import Outcome
+
+
+def make_registered(name: str) -> Env[Any, Any]:
+    """A registered environment by its id."""
+    try:
+        return make(name, render_mode="rgb_array")
+    except error.DependencyNotInstalled as missing:
+        raise ModuleNotFoundError(f"gym:{name} needs a package more: {missing}") from None
+    except (error.Error, TypeError) as problem:
+        raise ValueError(f"gym:{name} cannot be made: {problem}") from None
+
+
+def make_custom(task: str) -> Env[Any, Any]:
+    """What `package.module:factory` returns; the working folder is searched too."""
+    module_name, _, factory_name = task.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not module_name.startswith(missing.name):
+            raise
+        raise ValueError(
+            f"{task}: there is no module {missing.name!r} on sys.path or in {os.getcwd()}; a task "
+            "is dmc:NAME, metaworld:NAME, gym:ID or package.module:factory"
+        ) from None
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise ValueError(f"{task}: module {module_name!r} has no function {factory_name!r}")
+    try:
+        env = factory()
+    except TypeError as problem:
+        raise ValueError(f"{task}: the factory is called without arguments: {problem}") from None
+    if not isinstance(env, Env):
+        raise ValueError(f"{task}: the factory must return a gymnasium.Env, got {type(env)}")
+    return env
+
+
+def is_image(space: Any) -> bool:
+    """Whether observations are pictures: uint8, [height, width], with 1 or 3 channels at an end."""
+    if not isinstance(space, Box) or space.dtype != np.uint8:
+        return False
+    shape = space.shape
+    return len(shape) == 2 or (len(shape) == 3 and (shape[-1] in (1, 3) or shape[0] in (1, 3)))
+
+
+class GymSimulation:
+    """An environment that steps and draws by itself.
+
+    Its picture is its observation where that is one, else what its `render` returns, resized.
+
+    Args:
+        env: The environment.
+        task: Its name, for messages.
+        size: Side of the pictures; 0 when none are wanted.
+    """
+
+    def __init__(self, env: Env[Any, Any], task: str, *, size: int) -> None:
+        self._env, self._task, self._size = env, task, size
+        self.low, self.high = _bounds(env.action_space, task)
+        self._dtype = env.action_space.dtype
+        self._draws = not is_image(env.observation_space)
+        if size and self._draws and env.render_mode != "rgb_array":
+            raise ValueError(
+                f"{task}: its observations are no pictures and its render_mode is "
+                f'{env.render_mode!r}; make it with render_mode="rgb_array", or use '
+                'observation="state"'
+            )
+        if not size and not _is_vector(env.observation_space):
+            raise ValueError(
+                f'{task}: observation="state" needs a vector (a one-dimensional Box), got '
+                f"{env.observation_space}"
+            )
+        self.feature_count = int(np.prod(env.observation_space.shape or (0,)))
+        self.horizon: int | None = env.spec.max_episode_steps if env.spec else None
+        self.success_at_start: bool | None = None
+        self.versions = {"gymnasium": version("gymnasium")}
+        self._observation: Any = None
+
+    def reset(self, seed: int | None) -> None:
+        """Begins an episode."""
+        self._observation, _ = self._env.reset(seed=seed)
+
+    def step(self, action: NDArray[np.float64]) -> Outcome:
+        """One step; only its own `terminated` is a termination."""
+        answer = self._env.step(action.astype(self._dtype))
+        self._observation, reward, terminated, truncated, info = answer
+        success = info.get("success", info.get("is_success"))
+        return Outcome(
+            float(reward),
+            0.0 if terminated else 1.0,
+            bool(terminated or truncated),
+            None if success is None else bool(success),
+        )
+
+    def draw(self, out: Pixels) -> None:
+        """Draws its observation or its `render` picture at the wanted size."""
+        picture = self._rendered() if self._draws else np.asarray(self._observation)
+        out[...] = resized(picture, self._size)
+
+    def behind(self) -> NDArray[np.bool_]:
+        """Refused: nothing tells what is background here."""
+        raise ValueError(f"{self._task}: distractors need a dmc: or metaworld: task")
+
+    def state(self) -> NDArray[np.float64]:
+        """MuJoCo's positions and velocities, else its vector observation, else nothing."""
+        data: Any = getattr(self._env.unwrapped, "data", None)
+        if hasattr(data, "qpos") and hasattr(data, "qvel"):
+            return np.concatenate([np.ravel(data.qpos), np.ravel(data.qvel)]).astype(np.float64)
+        if _is_vector(self._env.observation_space):
+            return np.array(self._observation, dtype=np.float64)
+        return np.zeros(0)
+
+    def features(self) -> NDArray[np.float32]:
+        """Its vector observation."""
+        return np.array(self._observation, dtype=np.float32)
+
+    def close(self) -> None:
+        """Closes it."""
+        self._env.close()
+
+    def _rendered(self) -> Pixels:
+        renderer = getattr(self._env.unwrapped, "mujoco_renderer", None)
+        viewer = getattr(renderer, "viewer", None)
+        if viewer is not None:  # Gymnasium draws into whichever context another renderer left
+            viewer.make_context_current()
+        picture = self._env.render()
+        if not isinstance(picture, np.ndarray) or picture.ndim != 3:
+            raise ValueError(
+                f"{self._task}: render() must return an array [height, width, 3], got "
+                f"{getattr(picture, 'shape', type(picture))}"
+            )
+        return picture
+
+
+def resized(picture: Pixels, size: int) -> Pixels:
+    """A picture in any usual layout as [3, size, size]."""
+    if picture.ndim == 3 and picture.shape[0] in (1, 3) and picture.shape[-1] not in (1, 3):
+        picture = picture.transpose(1, 2, 0)
+    if picture.ndim == 3 and picture.shape[-1] == 1:
+        picture = picture[..., 0]
+    if picture.shape[:2] != (size, size):
+        image = Image.fromarray(np.ascontiguousarray(picture))
+        picture = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+    if picture.ndim == 2:
+        return np.broadcast_to(picture, (3, size, size))
+    return picture.transpose(2, 0, 1)
+
+
+def _is_vector(space: Any) -> bool:
+    return isinstance(space, Box) and len(space.shape) == 1
+
+
+def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise ValueError(
+            f"{task}: actions must be continuous (a one-dimensional Box), got {space}; discrete "
+            "actions are not supported"
+        )
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ValueError(
+            f"{task}: actions must have finite bounds, got {space}; wrap the environment in "
+            "gymnasium.wrappers.RescaleAction or give its Box bounds"
+        )
+    return low, high

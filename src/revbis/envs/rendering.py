@@ -1,0 +1,237 @@
+"""Drawing with MuJoCo off screen: which OpenGL backend, and a renderer of exactly the wanted size.
+
+Two qualities. `full` gives the pixels that dm_control and Meta-World give themselves. `fast` leaves
+out shadows, reflections and multisampling, which software OpenGL spends most of its time on; its
+pixels differ a little, so the quality belongs to the identity of an environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Quality = Literal["full", "fast"]
+QUALITIES: tuple[Quality, ...] = ("full", "fast")
+Pixels = NDArray[np.uint8]
+
+APT_LINE = "apt-get install -y libegl1 libgl1 libosmesa6"
+CONDA_LINE = "conda install -c conda-forge libegl libgl mesalib"
+_GEOMS = 10_000
+_PLANES = ("mjGEOM_PLANE", "mjGEOM_HFIELD")
+
+
+class RenderingError(ValueError):
+    """This machine cannot draw off screen; the message says what to install."""
+
+
+def choose_backend() -> str:
+    """Settles MUJOCO_GL, before MuJoCo is imported: the user's choice, else EGL, else OSMesa.
+
+    Raises:
+        RenderingError: When neither library can be loaded, with the packages to install.
+    """
+    chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if not chosen and sys.platform == "linux":
+        chosen = next((name for name in ("egl", "osmesa") if backend_loads(name)), "")
+        if not chosen:
+            raise RenderingError(
+                "no OpenGL library for off-screen rendering was found (neither libEGL nor "
+                f"libOSMesa); on Debian and Ubuntu: {APT_LINE}; with conda: {CONDA_LINE}"
+            )
+        os.environ["MUJOCO_GL"] = chosen
+    return chosen or "glfw"
+
+
+def backend_loads(name: str) -> bool:
+    """Whether the system's library of a backend is there and, for EGL, finds a device."""
+    try:
+        if name == "osmesa":
+            _load("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
+            return True
+        egl = _load("libEGL.so.1", "libEGL.so")
+        _load("libGL.so.1", "libGL.so", "libOpenGL.so.0")
+        egl.eglGetProcAddress.restype = ctypes.c_void_p
+        address = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+        if not address:
+            return False
+        query = ctypes.CFUNCTYPE(
+            ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)
+        )(address)
+        count = ctypes.c_int(0)
+        return bool(query(0, None, ctypes.byref(count))) and count.value > 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _load(*names: str) -> ctypes.CDLL:
+    for name in names[:-1]:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return ctypes.CDLL(names[-1])
+
+
+class Renderer:
+    """Draws one camera of one model into a square framebuffer that is made once.
+
+    Args:
+        model: An `mujoco.MjModel`.
+        size: Side of the picture.
+        camera: Camera id.
+        quality: "full" or "fast".
+        max_geoms: Room for geoms in the scene.
+    """
+
+    def __init__(
+        self, model: Any, size: int, camera: int, quality: Quality, max_geoms: int = _GEOMS
+    ) -> None:
+        import mujoco
+
+        self._mj, self.model, self.size = mujoco, model, size
+        self._pid = os.getpid()
+        self._scene = mujoco.MjvScene(model, maxgeom=max_geoms)
+        self._option = mujoco.MjvOption()
+        self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False
+        self._perturb = mujoco.MjvPerturb()
+        self._camera = mujoco.MjvCamera()
+        self._camera.fixedcamid = camera
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._rect = mujoco.MjrRect(0, 0, size, size)
+        self._rgb = np.empty((size, size, 3), dtype=np.uint8)
+        if quality == "fast":
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
+            self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        self._gl: Any = _new_context(size)
+        self._make_current()
+        with _framebuffer(model, size, quality):
+            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        _OPEN.add(self)
+
+    def draw(self, data: Any, out: Pixels) -> None:
+        """Draws the scene of `data` into `out`, [3, size, size], top row first."""
+        self._update(data)
+        out[...] = self._read()[::-1].transpose(2, 0, 1)
+
+    def behind(self, data: Any) -> NDArray[np.bool_]:
+        """[size, size]: where the sky, or a ground plane or height field of the world, is seen."""
+        flags = self._mj.mjtRndFlag
+        kept = self._scene.flags.copy()
+        self._update(data)
+        self._scene.flags[flags.mjRND_SEGMENT] = self._scene.flags[flags.mjRND_IDCOLOR] = True
+        rgb = self._read()[::-1].astype(np.int32)
+        self._scene.flags[:] = kept
+        ids = rgb[..., 0] + (rgb[..., 1] << 8) + (rgb[..., 2] << 16)
+        behind: NDArray[np.bool_] = self._behind_by_id()[ids]
+        return behind
+
+    def _behind_by_id(self) -> NDArray[np.bool_]:
+        """By segmentation number (0: nothing was drawn) whether it counts as background."""
+        mj, scene = self._mj, self._scene
+        planes = [getattr(mj.mjtGeom, name) for name in _PLANES]
+        behind = np.zeros(scene.ngeom + 1, dtype=bool)
+        behind[0] = True
+        for geom in scene.geoms[: scene.ngeom]:
+            if geom.objtype == mj.mjtObj.mjOBJ_GEOM and self.model.geom_type[geom.objid] in planes:
+                behind[geom.segid + 1] = self.model.geom_bodyid[geom.objid] == 0
+        return behind
+
+    def close(self) -> None:
+        """Gives the OpenGL resources back. Safe to call twice."""
+        if self._gl is not None and self._pid == os.getpid():
+            self._make_current()
+            self._context.free()
+            self._gl.free()
+        self._gl = None
+
+    def _update(self, data: Any) -> None:
+        category = self._mj.mjtCatBit.mjCAT_ALL
+        self._mj.mjv_updateScene(
+            self.model, data, self._option, self._perturb, self._camera, category, self._scene
+        )
+
+    def _read(self) -> Pixels:
+        """The framebuffer, [size, size, 3], bottom row first; valid until the next call."""
+        self._make_current()
+        self._mj.mjr_render(self._rect, self._scene, self._context)
+        self._mj.mjr_readPixels(self._rgb, None, self._rect, self._context)
+        return self._rgb
+
+    def _make_current(self) -> None:
+        if self._gl is None:
+            raise ValueError("this environment is closed; make a new one")
+        if self._pid != os.getpid():
+            raise ValueError(
+                "OpenGL does not survive a fork: start workers with context='spawn' "
+                "(gymnasium.vector.AsyncVectorEnv(..., context='spawn'))"
+            )
+        _forget_in_dm_control()
+        self._gl.make_current()
+
+
+_OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _new_context(size: int) -> Any:
+    backend = choose_backend()
+    try:
+        if backend == "egl":
+            from mujoco.egl import GLContext
+        elif backend == "osmesa":
+            from mujoco.osmesa import GLContext
+        else:
+            from mujoco.gl_context import GLContext
+        context = GLContext(size, size)
+    except (ImportError, AttributeError, RuntimeError, OSError) as error:
+        raise RenderingError(
+            f"the OpenGL backend {backend!r} does not work here ({error}); `revbis doctor` tries "
+            "each one and says what to install"
+        ) from None
+    _close_before_others()
+    return context
+
+
+def _close_before_others() -> None:
+    """At exit our renderers close first, and nobody ends the EGL display others still use."""
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+    egl = sys.modules.get("mujoco.egl")
+    if egl is not None:  # MuJoCo's and dm_control's are one function; the process's end does it
+        atexit.unregister(egl.EGL.eglTerminate)
+
+
+def _close_all() -> None:
+    for renderer in list(_OPEN):
+        renderer.close()
+
+
+def _forget_in_dm_control() -> None:
+    """dm_control notes which context is current and does not look again: its note is now wrong."""
+    base = sys.modules.get("dm_control._render.base")
+    if base is not None:
+        base._CURRENT_CONTEXT_FOR_THREAD.clear()
+        base._CURRENT_THREAD_FOR_CONTEXT.clear()
+
+
+@contextmanager
+def _framebuffer(model: Any, size: int, quality: Quality) -> Iterator[None]:
+    """Sizes that MuJoCo reads from the model when it makes a rendering context."""
+    screen, detail = model.vis.global_, model.vis.quality
+    kept = screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize
+    screen.offwidth = screen.offheight = size
+    if quality == "fast":
+        detail.offsamples = detail.shadowsize = 0
+    try:
+        yield
+    finally:
+        screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize = kept
