@@ -11,13 +11,13 @@ STAMP := $(VENV)/.installed
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench clean gl
 
-demo: $(STAMP)
+demo: gl $(STAMP)
 	$(BIN)/revbis tabular solve --example toy --metric all --gamma 0.9 --out demo/toy
 	$(BIN)/revbis tabular solve --example grid --metric all --gamma 0.9 --out demo/grid
 
-test: $(STAMP)
+test: gl $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP)
@@ -29,8 +29,12 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: gl $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# OpenGL for drawing without a screen: installed where we may, else the line to run is printed.
+gl:
+	@bash tools/install-gl
 
 clean:
 	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -43,5 +47,5 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ -z "$$python" ]; then echo "make: revbis needs Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
 	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; fi
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --editable '.[dev,dmc,metaworld,video]'
 	@touch $@

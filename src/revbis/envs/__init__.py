@@ -6,7 +6,7 @@ observation, info = env.reset()
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
@@ -112,7 +112,7 @@ def task_names(suite: str) -> list[str]:
 def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
     suite, _, name = task.partition(":")
     if suite in ("dmc", "metaworld"):
-        if size:
+        with nullcontext() if size else suppress(RenderingError):
             choose_backend()  # before anything imports MuJoCo
         _check_name(task, suite)
         if suite == "dmc":

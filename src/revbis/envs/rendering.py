@@ -23,8 +23,8 @@ Quality = Literal["full", "fast"]
 QUALITIES: tuple[Quality, ...] = ("full", "fast")
 Pixels = NDArray[np.uint8]
 
-APT_LINE = "apt-get install -y libegl1 libgl1 libosmesa6"
-CONDA_LINE = "conda install -c conda-forge libegl libgl mesalib"
+APT_LINE = "apt-get install -y libegl1 libgl1"
+CONDA_LINE = "conda install -c conda-forge libegl libgl"
 _GEOMS = 10_000
 _PLANES = ("mjGEOM_PLANE", "mjGEOM_HFIELD")
 
@@ -47,7 +47,8 @@ def choose_backend() -> str:
                 "no OpenGL library for off-screen rendering was found (neither libEGL nor "
                 f"libOSMesa); on Debian and Ubuntu: {APT_LINE}; with conda: {CONDA_LINE}"
             )
-        os.environ["MUJOCO_GL"] = chosen
+    if chosen:  # dm_control knows lower-case names only
+        os.environ["MUJOCO_GL"] = "glfw" if chosen == "glx" else chosen
     return chosen or "glfw"
 
 
