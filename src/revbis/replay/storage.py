@@ -1,0 +1,230 @@
+"""The ring: one preallocated record per frame, in memory or with its frames in a file."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import operator
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis import checks, memory
+
+Storage = Literal["ram", "disk"]
+STORAGES = ("ram", "disk")
+Records = dict[str, NDArray[Any]]
+
+
+def whole(value: int, name: str, least: int) -> int:
+    """A whole number of at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What one record holds, and what all of them take.
+
+    Attributes:
+        capacity: Records in the ring.
+        observation_shape: (C, H, W) of a frame of uint8, or (D,) of a vector of float32.
+        action_size: Numbers in an action.
+    """
+
+    capacity: int
+    observation_shape: tuple[int, ...]
+    action_size: int
+
+    @classmethod
+    def checked(cls, capacity: int, observation_shape: Sequence[int], action_size: int) -> Layout:
+        """A layout of valid sizes, or a ValueError that says which is not."""
+        shape = tuple(whole(n, "observation_shape's sizes", 1) for n in observation_shape)
+        if len(shape) not in (1, 3):
+            raise ValueError(
+                f"observation_shape must be (C, H, W) for pixels or (D,) for vectors, got {shape}"
+            )
+        return cls(whole(capacity, "capacity", 1), shape, whole(action_size, "action_size", 1))
+
+    @property
+    def pixels(self) -> bool:
+        """Whether observations are images."""
+        return len(self.observation_shape) == 3
+
+    @property
+    def columns(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and type of each part of a record."""
+        return {
+            "frame": (self.observation_shape, np.dtype(np.uint8 if self.pixels else np.float32)),
+            "action": ((self.action_size,), np.dtype(np.float32)),
+            "reward": ((), np.dtype(np.float32)),
+            "discount": ((), np.dtype(np.float32)),
+            "age": ((), np.dtype(np.int32)),
+        }
+
+    @property
+    def frame_bytes(self) -> int:
+        """What the frames take."""
+        return self._bytes("frame")
+
+    @property
+    def other_bytes(self) -> int:
+        """What all the rest takes, with the index of the transitions."""
+        columns = sum(self._bytes(name) for name in self.columns if name != "frame")
+        return columns + self.capacity * np.dtype(np.int64).itemsize
+
+    def checked_frame(self, frame: NDArray[Any]) -> NDArray[Any]:
+        """A frame of the right shape and type, and finite, or a ValueError."""
+        shape, dtype = self.columns["frame"]
+        frame = np.asarray(frame)
+        if frame.shape != shape or frame.dtype != dtype:
+            raise ValueError(
+                f"frame must be {dtype} of shape {shape}, got {frame.dtype} of shape {frame.shape}"
+            )
+        if not self.pixels and not np.isfinite(frame).all():
+            raise ValueError(f"frame must be finite, got {frame}")
+        return frame
+
+    def checked_records(self, piece: Records) -> Records:
+        """The records in what was exported, of the right types and equal in number."""
+        if "start" not in piece:
+            raise ValueError("a piece must have its start; give what export returned")
+        count = len(np.atleast_1d(piece.get("age", 0)))
+        for name, (shape, dtype) in self.columns.items():
+            values = piece.get(name)
+            if values is None or values.shape != (count, *shape) or values.dtype != dtype:
+                came = "none" if values is None else f"{values.dtype} of shape {values.shape}"
+                raise ValueError(
+                    f"a piece's {name} must be {dtype} of shape {(count, *shape)}, got {came}; "
+                    "give what export returned"
+                )
+        return {name: piece[name] for name in self.columns}
+
+    def _bytes(self, name: str) -> int:
+        shape, dtype = self.columns[name]
+        return self.capacity * math.prod(shape) * dtype.itemsize
+
+
+class Ring:
+    """Records by their ever-increasing index; record i is in slot i % capacity.
+
+    A record is a frame with the action and what came with it: reward, the environment's discount,
+    and the frame's age, its steps since the first frame of its episode. It never changes.
+
+    Args:
+        layout: What a record holds.
+        storage: "ram", or "disk" for frames in a file that vanishes with the process.
+        directory: Where the file goes.
+    """
+
+    def __init__(self, layout: Layout, storage: Storage, directory: Path | None) -> None:
+        self.layout = layout
+        self._file: int | None = None
+        if checks.choice(storage, STORAGES, "storage") == "disk":
+            _ensure_disk_fits(layout, directory)
+        else:
+            _ensure_memory_fits(layout, layout.frame_bytes + layout.other_bytes)
+        # Pages come with the first touch: nothing is resident before it is written.
+        self.columns = {
+            name: np.empty((layout.capacity, *shape), dtype)
+            for name, (shape, dtype) in layout.columns.items()
+            if storage == "ram" or name != "frame"
+        }
+        if storage == "disk":
+            self.columns["frame"] = self._map(Path(directory or "."))
+        self.frames = self.columns["frame"].view()
+        self.frames.flags.writeable = False  # one type, and one compiled kernel, for both storages
+
+    def write(self, index: int, records: Records) -> None:
+        """Puts consecutive records, the first at the index; what was in their slots is lost."""
+        done, count = 0, len(records["age"])
+        while done < count:
+            slot = (index + done) % self.layout.capacity
+            part = slice(done, min(count, done + self.layout.capacity - slot))
+            self._write_part(slot, {name: values[part] for name, values in records.items()})
+            done = part.stop
+
+    def read(self, start: int, stop: int) -> Records:
+        """Copies of the records [start, stop)."""
+        slots = np.arange(start, stop) % self.layout.capacity
+        return {name: values[slots] for name, values in self.columns.items()}
+
+    def _write_part(self, slot: int, records: Records) -> None:
+        for name, values in records.items():
+            if name == "frame" and self._file is not None:
+                frames = np.ascontiguousarray(values)
+                self._write_file(slot * (frames.nbytes // len(frames)), frames)
+            else:
+                self.columns[name][slot : slot + len(values)] = values
+
+    def _map(self, directory: Path) -> NDArray[Any]:
+        """Opens a file without a name and maps it for reading.
+
+        Frames are written with pwrite and not through the map: on a full disk that is an error
+        one can read, where a store to the map would kill the process.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        self._file, name = tempfile.mkstemp(prefix="replay-", dir=directory)
+        weakref.finalize(self, os.close, self._file)
+        os.unlink(name)
+        os.ftruncate(self._file, self.layout.frame_bytes)
+        mapped = mmap.mmap(self._file, self.layout.frame_bytes, access=mmap.ACCESS_READ)
+        shape, dtype = self.layout.columns["frame"]
+        return np.frombuffer(mapped, dtype).reshape(self.layout.capacity, *shape)
+
+    def _write_file(self, offset: int, frames: NDArray[Any]) -> None:
+        assert self._file is not None
+        left = frames.view(np.uint8).reshape(-1).data
+        while len(left):
+            try:
+                count = os.pwrite(self._file, left, offset)
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"a frame of the replay could not be written to disk ({error.strerror}); "
+                    "free some space or use a smaller --replay-capacity",
+                ) from None
+            left, offset = left[count:], offset + count
+
+
+def _ensure_memory_fits(layout: Layout, needed: int) -> None:
+    fitting = memory.available_bytes() * layout.capacity // needed
+    memory.ensure_fits(
+        needed,
+        f"a replay of {layout.capacity:,} frames",
+        "use --replay-storage disk or a smaller --replay-capacity "
+        f"(up to {fitting:,} fits in memory)",
+    )
+
+
+def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
+    if directory is None:
+        raise ValueError("directory must be given with storage 'disk': where the frames are kept")
+    nearest = Path(directory).absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    free, needed = shutil.disk_usage(nearest).free, layout.frame_bytes
+    if needed > free:
+        raise ValueError(
+            f"a replay of {layout.capacity:,} frames takes {memory.in_words(needed)} on disk, but "
+            f"only {memory.in_words(free)} is free at {directory}; use another directory or a "
+            f"smaller --replay-capacity (up to {free * layout.capacity // needed:,} fits)"
+        )
+    memory.ensure_fits(
+        layout.other_bytes,
+        f"what a replay of {layout.capacity:,} frames keeps beside them",
+        "use a smaller --replay-capacity",
+    )
