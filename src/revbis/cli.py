@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,7 +16,11 @@ _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, bounds",
     "probe": "learned metrics beside the exact ones, on a rendered grid world",
     "env": "tasks in pixels: preview, check, list",
-    "bench": "speed measured side by side on this machine: env",
+    "train": "train an agent on a task",
+    "eval": "play a run's agent",
+    "neighbours": "picture of the nearest states under a run's learned metric",
+    "report": "a page about a run",
+    "bench": "speed measured side by side on this machine: env, update, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
@@ -34,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words[0] not in _COMMANDS:
         _fail(f"unknown command {words[0]!r}; there is: {', '.join(_COMMANDS)}")
     warnings.showwarning = _show_warning
+    _show_log()
     try:
         _run(words[0], words[1:])
     except (ValueError, MemoryError, ModuleNotFoundError) as error:
@@ -58,6 +64,8 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     name, said = f"revbis {group}", StringIO()
     try:
         with redirect_stderr(said):
+            if hasattr(module, "parse"):
+                return cast(Callable[[], None], module.parse(words, name))
             if hasattr(module, "COMMANDS"):
                 commands = {key: _deferred(run) for key, run in module.COMMANDS.items()}
                 parsed = tyro.extras.subcommand_cli_from_dict(
@@ -110,6 +118,14 @@ def _usage() -> str:
 def _fail(message: str) -> NoReturn:
     print(f"revbis: error: {message}", file=sys.stderr)
     sys.exit(2)
+
+
+def _show_log() -> None:
+    """What the package logs goes to the screen as plain lines, whoever else configures logging."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("revbis: %(message)s"))
+    logger = logging.getLogger("revbis")
+    logger.handlers, logger.propagate = [handler], False
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 
 def env(pixels: int = 84, rounds: int = 15) -> None:
@@ -21,4 +25,104 @@ def env(pixels: int = 84, rounds: int = 15) -> None:
         print(json.dumps(measure_rendering(task, pixels=pixels, rounds=rounds)), flush=True)
 
 
-COMMANDS = {"env": env}
+def update(
+    method: str = "mico-rev",
+    mode: Literal["joint", "alternating"] = "joint",
+    preset: str = "paper",
+    batch: int | None = None,
+    pixels: int | None = None,
+    repeats: int = 10,
+    threads: int | None = None,
+) -> None:
+    """An update beside the time of its encoder passes alone, in one line of JSON.
+
+    `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
+    the encoder alone: forwards and backwards on a batch, forwards on the next one. The two take
+    turns, and medians are reported. Joint updates should stay below 1.3 times the bound,
+    alternating ones, which need the encoder twice, below 1.3 times twice the bound.
+
+    Args:
+        method: drqv2 or an objective.
+        mode: joint or alternating.
+        preset: Sizes of the networks.
+        batch: Transitions in a batch; the preset's when not given.
+        pixels: Side of the images; the preset's when not given.
+        repeats: Updates measured.
+        threads: Threads to use; all that this process may use when not given.
+    """
+    from revbis import runtime
+
+    runtime.prepare(threads)
+    from revbis.presets import preset_config
+    from revbis.speed import measure_update
+
+    config = preset_config(preset, "dmc:cheetah_run")
+    settings = replace(config.agent, method=method, mode=mode)
+    speed = measure_update(
+        settings,
+        batch=batch or config.batch_size,
+        pixels=pixels or config.pixels,
+        repeats=repeats,
+        threads=threads,
+    )
+    print(json.dumps({"method": method, "mode": mode, "preset": preset, **speed.as_dict()}))
+
+
+def train(
+    task: str = "dmc:cartpole_balance",
+    method: str = "simsr-rev",
+    preset: str = "cpu",
+    frames: int = 6000,
+    threads: int | None = None,
+) -> None:
+    """End-to-end frames per second of a short run, with the split of its time, as a line of JSON.
+
+    Args:
+        task: The task.
+        method: drqv2 or an objective.
+        preset: The preset.
+        frames: Frames to train for; a tenth of them act at random before updates begin.
+        threads: Threads to use; all that this process may use when not given.
+    """
+    from revbis import runtime
+
+    runtime.prepare(threads)
+    from revbis.presets import preset_config
+    from revbis.runs import train as run
+    from revbis.train import Status
+
+    seen: list[Status] = []
+    with TemporaryDirectory() as folder:
+        config = preset_config(preset, task)
+        config = replace(
+            config,
+            method=method,
+            frames=frames,
+            explore_steps=frames // config.action_repeat // 10,
+            eval_every=frames,
+            eval_episodes=1,
+            checkpoint_every=frames,
+            replay_capacity=frames,
+            tensorboard=False,
+            out=Path(folder),
+        )
+        run(config, report=lambda status: seen.__setitem__(slice(None), [status]))
+    status = seen[0]
+    seconds = {name: round(value, 3) for name, value in status.seconds.items()}
+    training = sum(value for name, value in seconds.items() if name not in ("evaluation", "saving"))
+    print(
+        json.dumps(
+            {
+                "task": task,
+                "method": method,
+                "preset": preset,
+                "frames": status.progress.frames,
+                "updates": status.progress.updates,
+                "frames_per_second": round(status.progress.frames / training, 1),
+                "seconds": seconds,
+            }
+        )
+    )
+
+
+COMMANDS = {"env": env, "update": update, "train": train}

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
+_LIVE_SECONDS = 0.5
 _PLAIN_WIDTH = 140
 
 
@@ -80,6 +81,45 @@ def _bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
         timer.join()
         if bar.live.is_started:
             bar.stop()
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
+    """One line that is kept up to date on a terminal; a plain line now and then elsewhere.
+
+    Yields:
+        A function that takes what makes the text; it is called only when the line is due.
+    """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    every = _LIVE_SECONDS if console.is_terminal else _PLAIN_SECONDS
+    said = time.monotonic() - every + _LIVE_SECONDS
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+
+    def show(text: Callable[[], str]) -> None:
+        nonlocal said
+        if time.monotonic() - said < every:
+            return
+        said = time.monotonic()
+        if live is None:
+            print(text(), file=sys.stderr, flush=True)
+        else:
+            live.update(Text(text()), refresh=True)
+
+    with live or nullcontext():
+        yield show
+
+
+def in_time(seconds: float) -> str:
+    """A duration as a person would say it."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
 def _plain_lines(total: float) -> Callable[[str, float], None]:

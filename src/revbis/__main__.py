@@ -1,0 +1,5 @@
+"""`python -m revbis`."""
+
+from revbis.cli import main
+
+main()

@@ -1,0 +1,288 @@
+"""DrQ-v2 (Yarats et al. 2022), alone or with a bisimulation objective."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from revbis.agents.inputs import check_batch, check_observation, check_shape
+from revbis.agents.networks import linear_schedule, noisy_action
+from revbis.agents.parts import Parts
+from revbis.agents.settings import AgentSettings
+from revbis.objectives import Objective, ObjectiveOutput, normalise
+
+if TYPE_CHECKING:
+    from revbis.replay import Batch
+
+Metrics = dict[str, Tensor]
+
+
+class DrQV2:
+    """An actor and a twin critic that look through one encoder, which the critic trains.
+
+    With an objective, φ is the same encoder followed by a projection of its own, which the
+    objective alone trains. φ̄, the embedding of next states, is φ without gradient: the paper's
+    "stop-gradient version of φ", not a slowly moving copy. Likewise the critic's target looks
+    through the online encoder.
+
+    Args:
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Numbers in an action.
+        settings: Method, sizes and rates.
+        seed: Of the networks, the exploration and the updates.
+        device: Where the networks are.
+
+    Raises:
+        ValueError: For sizes that do not fit, or mixed precision on a CPU.
+    """
+
+    def __init__(
+        self,
+        observation_shape: Sequence[int],
+        action_size: int,
+        settings: AgentSettings,
+        *,
+        seed: int,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.observation_shape, self.action_size = tuple(observation_shape), action_size
+        self.settings, self.device = settings, torch.device(device)
+        check_shape(self.observation_shape, action_size)
+        if settings.mixed_precision and self.device.type == "cpu":
+            raise ValueError("mixed_precision wants a GPU, but the device is the CPU: turn it off")
+        seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(3)]
+        with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
+            torch.manual_seed(seeds[0])
+            self.parts = Parts(self.observation_shape, action_size, settings, self.device)
+        self.optimisers = self.parts.make_optimisers(settings)
+        self._explore_generator = torch.Generator().manual_seed(seeds[1])
+        self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
+        self._joint = settings.has_objective and settings.mode == "joint"
+        self._one_step = settings.has_objective and settings.transition == "one_step"
+
+    def deviation(self, step: int) -> float:
+        """Standard deviation of the noise at an agent step."""
+        s = self.settings
+        return linear_schedule(s.noise_start, s.noise_end, s.noise_steps, step)
+
+    @property
+    def coefficient(self) -> float | None:
+        """The adaptive coefficient c, where there is one."""
+        learned = getattr(self.parts.objective, "coefficient", None)
+        return None if learned is None else float(learned()[1].detach())
+
+    @torch.no_grad()
+    def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
+        """The action for one observation, [A] in [−1, 1].
+
+        Args:
+            observation: Of the agent's observation shape.
+            step: Agent steps so far.
+            explore: Act uniformly at random at first, and with noise later. Else it is the mean
+                action, and no random number is drawn.
+        """
+        check_observation(observation, self.observation_shape)
+        if explore and step < self.settings.explore_steps:
+            uniform = torch.rand(self.action_size, generator=self._explore_generator)
+            return np.asarray(2 * uniform.numpy() - 1, dtype=np.float32)
+        with self._precision():
+            features = self.parts.encoder(torch.tensor(observation, device=self.device)[None])
+            mean = self._mean_action(features).cpu()
+        if explore:
+            mean = noisy_action(mean, self.deviation(step), self._explore_generator)
+        return np.asarray(mean[0].numpy(), dtype=np.float32)
+
+    @torch.no_grad()
+    def embed(self, observations: Tensor) -> Tensor:
+        """φ of a batch, [B, latent_dim]; without objective the critic's trunk, [B, feature_dim].
+
+        Args:
+            observations: [B, *observation_shape].
+        """
+        parts = self.parts
+        with self._precision():
+            features = parts.encoder(observations.to(self.device))
+            if parts.objective is None:
+                return parts.critic.trunk(parts.readouts(features, "critic")[0]).float()
+            z = parts.readouts(features, "projection")[0].float()
+        return normalise(z) if parts.objective.normalisation else z
+
+    def update(self, batch: Batch, step: int, *, with_metrics: bool = False) -> Metrics:
+        """One step of critic, actor, objective, coefficient and target (Algorithm 1).
+
+        Args:
+            batch: Transitions from replay, already shifted at random.
+            step: Agent steps so far, for the noise.
+            with_metrics: Also return the objective's metrics, which take time to compute.
+
+        Returns:
+            Losses and metrics as scalar tensors; docs/metrics.md explains each.
+        """
+        batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
+        if self._one_step and batch.one_step is None:
+            raise ValueError("transition is one_step, but the batch has no one_step: ask replay")
+        deviation = self.deviation(step)
+        features, metrics, out = self._critic_step(batch, deviation)
+        metrics |= self._actor_step(features, deviation)
+        if self.parts.objective is not None and not self._joint:
+            out = self._objective_step(batch, self.parts.objective)
+        self.parts.move_target(self.settings.target_rate)
+        if out is not None:
+            metrics |= _objective_metrics(out, with_metrics)
+        return metrics | {
+            "actor_std": torch.tensor(deviation),
+            "batch_reward": batch.reward.mean(),
+        }
+
+    def _critic_step(
+        self, batch: Batch, deviation: float
+    ) -> tuple[Tensor, Metrics, ObjectiveOutput | None]:
+        """Steps encoder and critic, in joint mode on the sum of both losses."""
+        parts, out = self.parts, None
+        with self._precision():
+            target_q, next_z = self._targets(batch, deviation)
+            features = parts.encoder(batch.obs)
+            reads = ("critic", "projection") if self._joint else ("critic",)
+            readout, *z = parts.readouts(features, *reads)
+            q1, q2 = parts.critic(readout, batch.action)
+        loss = functional.mse_loss(q1, target_q) + functional.mse_loss(q2, target_q)
+        critic_loss = loss.detach()
+        if parts.objective is not None and next_z is not None:
+            out = self._compare(batch, parts.objective, z[0], next_z)
+            loss = loss + self.settings.objective_weight * out.representation_loss
+            if out.coefficient_loss is not None:  # it reaches raw_c alone and may share the pass
+                loss = loss + out.coefficient_loss
+        self._descend(loss, *(("critic", "coefficient") if self._joint else ("critic",)))
+        metrics = {
+            "critic_loss": critic_loss,
+            "critic_q1": q1.detach().mean(),
+            "critic_q2": q2.detach().mean(),
+            "critic_target_q": target_q.mean(),
+        }
+        return features.detach(), metrics, out
+
+    @torch.no_grad()
+    def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Tensor | None]:
+        """What the critic is regressed on, [B], and in joint mode φ̄ of the next states."""
+        parts = self.parts
+        features = parts.encoder(batch.next_obs)
+        both = self._joint and not self._one_step  # the critic and the objective look at the same
+        reads = ("projection", "actor", "target") if both else ("actor", "target")
+        *z, actor, critic = parts.readouts(features, *reads)
+        action = self._noisy(parts.policy(actor), deviation)
+        q1, q2 = parts.target(critic, action)
+        target_q = batch.reward + batch.discount * torch.minimum(q1, q2)
+        if not self._joint:
+            return target_q, None
+        return target_q, z[0] if both else self._next_embedding(batch)
+
+    def _actor_step(self, features: Tensor, deviation: float) -> Metrics:
+        """Steps the actor uphill on the smaller value; encoder and critic stay as they are."""
+        parts = self.parts
+        with self._precision():
+            with torch.no_grad():
+                (readout,) = parts.readouts(features, "critic")
+            action = self._noisy(self._mean_action(features), deviation)
+            with parts.frozen_critic():
+                q1, q2 = parts.critic(readout, action)
+        loss = -torch.minimum(q1, q2).mean()
+        self._descend(loss, "actor")
+        return {"actor_loss": loss.detach()}
+
+    def _objective_step(self, batch: Batch, objective: Objective) -> ObjectiveOutput:
+        """Steps φ and ψ, then c, with a pass of its own through the encoder."""
+        with self._precision():
+            next_z = self._next_embedding(batch)
+            (z,) = self.parts.readouts(self.parts.encoder(batch.obs), "projection")
+        out = self._compare(batch, objective, z, next_z)
+        loss = out.representation_loss
+        if out.coefficient_loss is not None:
+            loss = loss + out.coefficient_loss
+        self._descend(loss, "objective", "coefficient")
+        return out
+
+    def _compare(
+        self, batch: Batch, objective: Objective, z: Tensor, next_z: Tensor
+    ) -> ObjectiveOutput:
+        reward, discount = batch.reward, batch.discount
+        if self._one_step and batch.one_step is not None:
+            reward, discount = batch.one_step.reward, batch.one_step.discount
+        out: ObjectiveOutput = objective(
+            z.float(), batch.action, reward, discount, next_z.float(), self._update_generator
+        )
+        return out
+
+    @torch.no_grad()
+    def _next_embedding(self, batch: Batch) -> Tensor:
+        next_obs = batch.next_obs
+        if self._one_step and batch.one_step is not None:
+            next_obs = batch.one_step.next_obs
+        next_z: Tensor = self.parts.readouts(self.parts.encoder(next_obs), "projection")[0]
+        return next_z
+
+    def _mean_action(self, features: Tensor) -> Tensor:
+        mean: Tensor = self.parts.policy(self.parts.readouts(features, "actor")[0])
+        return mean
+
+    def _noisy(self, mean: Tensor, deviation: float) -> Tensor:
+        return noisy_action(mean, deviation, self._update_generator, self.settings.noise_clip)
+
+    def _descend(self, loss: Tensor, *names: str) -> None:
+        """One step of the named optimisers, of those that exist."""
+        optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
+        for optimiser in optimisers:
+            optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimiser in optimisers:
+            optimiser.step()
+
+    def _precision(self) -> torch.autocast:
+        enabled = self.settings.mixed_precision
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training changes: tensors, numbers and names only.
+
+        As in PyTorch, the tensors are the living ones: save or copy them before training goes on.
+        """
+        return {
+            "method": self.settings.method,
+            "mode": self.settings.mode,
+            "networks": {name: part.state_dict() for name, part in self.parts.modules().items()},
+            "optimisers": {name: adam.state_dict() for name, adam in self.optimisers.items()},
+            "explore_generator": self._explore_generator.get_state(),
+            "update_generator": self._update_generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues where `state` was taken.
+
+        Raises:
+            ValueError: If it is another method's or mode's.
+        """
+        for name in ("method", "mode"):
+            wanted = getattr(self.settings, name)
+            if state[name] != wanted:
+                raise ValueError(f"the state is of {name} {state[name]!r}, wanted is {wanted!r}")
+        for name, part in self.parts.modules().items():
+            part.load_state_dict(state["networks"][name])
+        for name, adam in self.optimisers.items():
+            adam.load_state_dict(copy.deepcopy(state["optimisers"][name]))  # it keeps what it gets
+        self._explore_generator.set_state(state["explore_generator"].cpu())
+        self._update_generator.set_state(state["update_generator"].cpu())
+
+
+def _objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
+    metrics = {"representation_loss": out.representation_loss.detach()}
+    if out.coefficient_loss is not None:
+        metrics["coefficient_loss"] = out.coefficient_loss.detach()
+    if every:
+        metrics = out.metrics
+    return {f"objective/{name}": value for name, value in metrics.items()}

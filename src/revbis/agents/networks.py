@@ -1,0 +1,146 @@
+"""The networks of DrQ-v2, and its noisy actions.
+
+Actions and values are float32, whatever precision the layers before them ran in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from revbis.agents.linear import Linear
+
+_EDGE = 1e-6  # actions are kept this far inside [−1, 1]
+
+
+class PixelEncoder(nn.Module):
+    """Four 3×3 convolutions with ReLU on pixels/255 − ½.
+
+    Everything is channels-last, which the convolutions prefer, and so is the order of the
+    features: row, column, channel. Flattening is then a view.
+
+    Args:
+        shape: (channels, height, width) of an observation.
+        channels: Of each convolution.
+        strides: Of the four convolutions.
+
+    Raises:
+        ValueError: If the image is too small for the strides.
+    """
+
+    def __init__(self, shape: Sequence[int], channels: int, strides: Sequence[int]) -> None:
+        super().__init__()
+        inputs = [shape[0], *[channels] * (len(strides) - 1)]
+        self.convolutions = nn.ModuleList(
+            _convolution(n, channels, stride) for n, stride in zip(inputs, strides, strict=True)
+        )
+        self.size = self._probe(shape, strides)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """uint8 [B, C, H, W] → float [B, size]."""
+        x = observation.to(torch.float32, memory_format=torch.channels_last).div_(255).sub_(0.5)
+        for convolution in self.convolutions:
+            x = functional.relu(convolution(x), inplace=True)
+        return x.permute(0, 2, 3, 1).flatten(start_dim=1)
+
+    @torch.no_grad()
+    def _probe(self, shape: Sequence[int], strides: Sequence[int]) -> int:
+        try:
+            return self.forward(torch.zeros(1, *shape, dtype=torch.uint8)).shape[1]
+        except RuntimeError:
+            raise ValueError(
+                f"images of {shape[1]}x{shape[2]} are too small for four convolutions with strides "
+                f"{tuple(strides)}: use larger images or smaller strides"
+            ) from None
+
+
+class VectorEncoder(nn.Module):
+    """Two hidden layers with ReLU, for observations that are vectors of numbers.
+
+    Args:
+        inputs: Numbers in an observation.
+        hidden: Width of both layers.
+    """
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(Linear(inputs, hidden, "relu"), Linear(hidden, hidden, "relu"))
+        self.size = hidden
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """float32 [B, inputs] → [B, size]."""
+        features: Tensor = self.layers(observation)
+        return features
+
+
+class Policy(nn.Module):
+    """Mean action from the actor's readout of the features."""
+
+    def __init__(self, feature_dim: int, hidden: int, action_size: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(feature_dim)
+        self.layers = _mlp(feature_dim, hidden, action_size)
+
+    def forward(self, readout: Tensor) -> Tensor:
+        """[B, feature_dim] → [B, A] in [−1, 1]."""
+        return torch.tanh(self.layers(torch.tanh(self.norm(readout))).float())
+
+
+class TwinQ(nn.Module):
+    """Two action values from the critic's readout of the features."""
+
+    def __init__(self, feature_dim: int, hidden: int, action_size: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(feature_dim)
+        self.q1 = _mlp(feature_dim + action_size, hidden, 1)
+        self.q2 = _mlp(feature_dim + action_size, hidden, 1)
+
+    def trunk(self, readout: Tensor) -> Tensor:
+        """What both heads see of the observation, [B, feature_dim]."""
+        return torch.tanh(self.norm(readout))
+
+    def forward(self, readout: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, feature_dim] and [B, A] → two values, [B] each."""
+        x = torch.cat([self.trunk(readout), action], dim=1)
+        return self.q1(x).squeeze(1).float(), self.q2(x).squeeze(1).float()
+
+
+def noisy_action(
+    mean: Tensor, deviation: float, generator: torch.Generator, clip: float | None = None
+) -> Tensor:
+    """Mean plus Gaussian noise, kept in [−1, 1] with the gradient passed straight through.
+
+    Args:
+        mean: [B, A].
+        deviation: Standard deviation of the noise.
+        generator: Draws the noise, on the mean's device.
+        clip: Largest absolute noise; None for no limit.
+    """
+    noise = torch.randn(mean.shape, generator=generator, device=mean.device) * deviation
+    if clip is not None:
+        noise = noise.clamp(-clip, clip)
+    action = mean + noise
+    inside = action.detach().clamp(_EDGE - 1, 1 - _EDGE)
+    return inside + (action - action.detach())
+
+
+def linear_schedule(start: float, end: float, steps: int, step: int) -> float:
+    """The value at `step` on the line from start to end in `steps` steps, and `end` after it."""
+    done = min(max(step / steps, 0.0), 1.0)
+    return (1 - done) * start + done * end
+
+
+def _convolution(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+    convolution = nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, bias=True)
+    nn.init.orthogonal_(convolution.weight, nn.init.calculate_gain("relu"))
+    nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+    return convolution
+
+
+def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        Linear(inputs, hidden, "relu"), Linear(hidden, hidden, "relu"), Linear(hidden, outputs)
+    )

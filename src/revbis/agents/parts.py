@@ -1,0 +1,122 @@
+"""What the agent consists of: networks, objective, and who trains which parameter."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from revbis.agents.linear import Readouts
+from revbis.agents.networks import PixelEncoder, Policy, TwinQ, VectorEncoder
+from revbis.agents.settings import AgentSettings
+from revbis.objectives import Objective, make_objective
+
+_FUSED = ("cpu", "cuda")  # devices on which Adam passes over the parameters once
+
+
+class Parts:
+    """The networks of an agent, on their device.
+
+    Attributes:
+        encoder: What everyone looks through.
+        readouts: The first linear layers behind it: critic, projection (φ's last), actor, target.
+        policy: The rest of the actor.
+        critic: The rest of the critic.
+        target: Its slowly moving copy.
+        objective: The bisimulation objective with its heads, or None.
+    """
+
+    def __init__(
+        self,
+        observation_shape: tuple[int, ...],
+        action_size: int,
+        settings: AgentSettings,
+        device: torch.device,
+    ) -> None:
+        s = settings
+        self.encoder: PixelEncoder | VectorEncoder
+        if len(observation_shape) == 3:
+            self.encoder = PixelEncoder(observation_shape, s.channels, s.strides).to(device)
+        else:
+            self.encoder = VectorEncoder(observation_shape[0], s.hidden).to(device)
+        # The critic is read with the projection, and the projection with actor and target, so
+        # these are neighbours.
+        widths = {"critic": s.feature_dim, "projection": s.latent_dim}
+        widths |= {"actor": s.feature_dim, "target": s.feature_dim}
+        if not s.has_objective:
+            del widths["projection"]
+        self.readouts = Readouts(self.encoder.size, widths, device)
+        self.policy = Policy(s.feature_dim, s.hidden, action_size).to(device)
+        self.critic = TwinQ(s.feature_dim, s.hidden, action_size).to(device)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        for critic, target in zip(
+            *(self.readouts.of(n) for n in ("critic", "target")), strict=True
+        ):
+            target.requires_grad_(False).copy_(critic.detach())
+        self.objective: Objective | None = None
+        if s.has_objective:
+            self.objective = make_objective(
+                s.method, s.latent_dim, action_size, **s.objective_options
+            ).to(device)
+        if s.compile:
+            for network in (self.encoder, self.policy, self.critic, self.target):
+                network.compile()
+        self._critic_parameters: list[Tensor] = [
+            *self.readouts.of("critic"),
+            *self.critic.parameters(),
+        ]
+        self._target_parameters: list[Tensor] = [
+            *self.readouts.of("target"),
+            *self.target.parameters(),
+        ]
+
+    def make_optimisers(self, settings: AgentSettings) -> dict[str, Adam]:
+        """Every parameter is in one of them; alternating: the encoder's are in two."""
+        s = settings
+        encoder: list[Tensor] = list(self.encoder.parameters())
+        critic = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
+        groups = {"critic": critic}
+        actor = [*self.readouts.of("actor"), *self.policy.parameters()]
+        groups["actor"] = [{"params": actor, "lr": s.learning_rate}]
+        if self.objective is not None:
+            heads: list[Tensor] = [*self.readouts.of("projection")]
+            heads += self.objective.representation_parameters()
+            if s.mode == "joint":
+                critic.append({"params": heads, "lr": s.objective_learning_rate})
+            else:
+                group = {"params": encoder + heads, "lr": s.objective_learning_rate}
+                groups["objective"] = [group]
+            raw_c = list(self.objective.coefficient_parameters())
+            if raw_c:
+                groups["coefficient"] = [{"params": raw_c, "lr": s.coefficient_learning_rate}]
+        fused = encoder[0].device.type in _FUSED
+        return {name: Adam(group, fused=fused) for name, group in groups.items()}
+
+    def move_target(self, rate: float) -> None:
+        """Moves the target critic towards the critic by this share of the way."""
+        with torch.no_grad():
+            torch._foreach_lerp_(self._target_parameters, self._critic_parameters, rate)
+
+    @contextmanager
+    def frozen_critic(self) -> Iterator[None]:
+        """No gradient is computed for the critic's parameters in what is built inside."""
+        self.critic.requires_grad_(False)
+        try:
+            yield
+        finally:
+            self.critic.requires_grad_(True)
+
+    def modules(self) -> dict[str, nn.Module]:
+        """The networks by name."""
+        modules: dict[str, nn.Module] = {
+            "encoder": self.encoder,
+            "readouts": self.readouts,
+            "policy": self.policy,
+            "critic": self.critic,
+            "target": self.target,
+        }
+        return modules if self.objective is None else modules | {"objective": self.objective}

@@ -1,0 +1,90 @@
+"""Signs that a run goes wrong, and the knob to try."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_EXPLODED = 10.0  # times the largest return that the rewards seen allow
+_COLLAPSED_RANK = 1.5
+_STALL_SHARE = 0.4  # of the budget
+_STALL_EVALUATIONS = 8
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something to look at.
+
+    Attributes:
+        name: Its kind.
+        text: What was seen, and the flag to try.
+    """
+
+    name: str
+    text: str
+
+
+def non_finite(metrics: Mapping[str, float]) -> Alarm | None:
+    """A loss or value that is NaN or infinite: the run cannot go on."""
+    bad = [name for name, value in metrics.items() if not math.isfinite(value)]
+    if not bad:
+        return None
+    return Alarm(
+        "non_finite",
+        f"{', '.join(bad)} is not finite; try a smaller --learning-rate, and look at the task's "
+        "rewards",
+    )
+
+
+def exploding_critic(
+    metrics: Mapping[str, float], largest_reward: float, discount: float
+) -> Alarm | None:
+    """Values beyond what rewards of the size seen could ever add up to."""
+    value = max(abs(metrics.get("critic_q1", 0.0)), abs(metrics.get("critic_q2", 0.0)))
+    bound = largest_reward / (1 - discount)
+    if value <= _EXPLODED * max(bound, 1e-3):
+        return None
+    return Alarm(
+        "exploding_critic",
+        f"the critic says {value:.3g}, but rewards up to {largest_reward:.3g} add up to at most "
+        f"{bound:.3g}; try a smaller --learning-rate or --target-rate",
+    )
+
+
+def collapsed_embedding(metrics: Mapping[str, float]) -> Alarm | None:
+    """All states nearly alike for the objective."""
+    rank = metrics.get("objective/effective_rank")
+    if rank is None or rank >= _COLLAPSED_RANK:
+        return None
+    return Alarm(
+        "collapsed_embedding",
+        f"the objective's embeddings have an effective rank of {rank:.2f}: nearly one line; "
+        "try a smaller --objective-weight, a simsr method, or --no-normalisation for a mico one",
+    )
+
+
+def stalled(frames: Sequence[int], returns: Sequence[float], budget: int) -> Alarm | None:
+    """No better evaluation for a long while, and none clearly better than the first.
+
+    Args:
+        frames: When evaluations were made.
+        returns: Their mean returns.
+        budget: Frames of the whole run.
+    """
+    if len(returns) < _STALL_EVALUATIONS:
+        return None
+    best = max(range(len(returns)), key=returns.__getitem__)
+    spread = max(returns) - min(returns)
+    learned = returns[best] - returns[0] > 0.05 * max(abs(returns[0]), abs(returns[best]), 1e-9)
+    waited = frames[-1] - frames[best] >= _STALL_SHARE * budget
+    if learned and not (waited and returns[-1] < returns[0] + 0.5 * spread):
+        return None
+    if not learned and frames[-1] - frames[0] < _STALL_SHARE * budget:
+        return None
+    return Alarm(
+        "stalled",
+        f"no evaluation beat {returns[best]:.4g} (frame {frames[best]:,}) in the last "
+        f"{frames[-1] - frames[best]:,} frames; try another --seed, slower decay of noise "
+        "(--noise-steps), or a longer --explore-steps",
+    )

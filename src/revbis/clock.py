@@ -1,0 +1,46 @@
+"""Where the time of a run goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluation", "saving")
+
+
+class Clock:
+    """Seconds by phase; what no phase claims is `other`.
+
+    Args:
+        seconds: Seconds spent by earlier parts of the run, by phase.
+    """
+
+    def __init__(self, seconds: dict[str, float] | None = None) -> None:
+        self._spent = dict.fromkeys((*PHASES, "other"), 0.0) | (seconds or {})
+        self._before = sum(self._spent.values())
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Counts the time inside for a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent[name] += time.perf_counter() - start
+
+    def move(self, seconds: float, source: str, target: str) -> None:
+        """Counts seconds that were part of one phase for another."""
+        self._spent[source] -= seconds
+        self._spent[target] += seconds
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole run, earlier parts included."""
+        return self._before + time.perf_counter() - self._start
+
+    def split(self) -> dict[str, float]:
+        """Seconds by phase, adding up to the total."""
+        known = sum(value for name, value in self._spent.items() if name != "other")
+        return self._spent | {"other": max(self.total - known, 0.0)}

@@ -1,0 +1,70 @@
+"""Plays a run's agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from revbis.commands.console import print_table, step_bar
+
+
+def command(
+    run: Annotated[Path, tyro.conf.Positional],
+    episodes: int = 10,
+    seed: int = 1000,
+    video: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Evaluates the newest checkpoint of a run with the mean action.
+
+    Args:
+        run: The run's folder.
+        episodes: Episodes to play.
+        seed: Seed of the first episode; the others follow from it.
+        video: An mp4 to write of the first episode, larger than what the agent sees.
+        out: A JSON file for the episodes.
+    """
+    from revbis import checks, runtime
+
+    runtime.prepare()
+    checks.whole(episodes, "--episodes", at_least=1)
+    from revbis.envs import make_env
+    from revbis.evaluate import episode_seed, play
+    from revbis.runs import open_run
+
+    config, agent = open_run(run)
+    env = make_env(**config.environment, seed=seed, distractor_split="eval")
+    seeds = [episode_seed(seed, number) for number in range(episodes)]
+    played = []
+    with step_bar(episodes) as advance:
+        for number in seeds:
+            played.append(play(agent, env, number))
+            advance(f"{config.task}: return {played[-1].total:.1f}")
+    env.close()
+    totals = [episode.total for episode in played]
+    mean = sum(totals) / len(totals)
+    spread = (sum((t - mean) ** 2 for t in totals) / max(len(totals) - 1, 1)) ** 0.5
+    row = {
+        "task": config.task,
+        "method": config.method,
+        "episodes": str(episodes),
+        "mean return": f"{mean:.1f}",
+        "deviation": f"{spread:.1f}",
+        "lowest": f"{min(totals):.1f}",
+        "highest": f"{max(totals):.1f}",
+    }
+    if played[0].success_any is not None:
+        row["success at any step"] = f"{sum(bool(e.success_any) for e in played) / episodes:.0%}"
+        row["success at the end"] = f"{sum(bool(e.success_last) for e in played) / episodes:.0%}"
+    print_table(str(run), [row])
+    if out is not None:
+        out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
+        print(f"written to {out}")
+    if video is not None:
+        from revbis.video import record_episode
+
+        record_episode(config, agent, seeds[0], video)
+        print(f"written to {video}")

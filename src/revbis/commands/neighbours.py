@@ -1,0 +1,47 @@
+"""Nearest states under a learned metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+def command(
+    run: Annotated[Path, tyro.conf.Positional],
+    queries: int = 6,
+    neighbours: int = 6,
+    episodes: int = 4,
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Draws states of a run's task beside the states that its learned metric puts nearest.
+
+    Half of the episodes are played by the agent, half at random. Above each state stand its
+    distance from the query and the reward that followed it.
+
+    Args:
+        run: The run's folder.
+        queries: States to ask for, a row each.
+        neighbours: Nearest states of each.
+        episodes: Episodes the states come from.
+        seed: Seed of the episodes and of the choice of queries.
+        out: The PNG to write; neighbours.png in the run's folder when not given.
+    """
+    from revbis import checks, runtime
+
+    runtime.prepare()
+    for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
+        checks.whole(value, flag, at_least=1)
+    checks.whole(episodes, "--episodes", at_least=1)
+    from revbis.neighbours import draw, find_neighbours
+    from revbis.runs import open_run
+
+    config, agent = open_run(run)
+    found = find_neighbours(
+        config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
+    )
+    path = out or run / "neighbours.png"
+    draw(found, path, f"{config.task}, {config.method}: nearest states under the learned metric")
+    print(f"written to {path}")

@@ -1,0 +1,151 @@
+"""Trains DrQ-v2, alone or with a bisimulation objective."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from revbis.commands.console import in_time, print_table, status_line
+
+if TYPE_CHECKING:
+    from revbis.config import Config
+    from revbis.train import Status
+
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
+
+revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
+
+Repeating the command takes an interrupted run up again; Ctrl-C saves first. Defaults are those of
+the preset. revbis train --list shows tasks, methods and presets."""
+
+
+def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
+    """The command with its flags filled in; defaults come from the preset and the task."""
+    if "--list" in words:
+        return _list
+    from revbis import runtime
+
+    runtime.prepare()  # before anything imports torch
+    import tyro
+
+    from revbis.config import Config
+    from revbis.presets import preset_config
+
+    wants_help = "-h" in words or "--help" in words
+    task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
+    if task is None:
+        raise ValueError("--task is missing; revbis train --list shows tasks, methods and presets")
+    default = preset_config(_given(words, "--preset") or "cpu", task)
+    config = tyro.cli(Config, prog=prog, args=words, default=default, description=_HELP)
+    return partial(_train, config)
+
+
+def _train(config: Config) -> None:
+    from revbis import runtime
+    from revbis.runs import finished, train
+
+    if finished(config):
+        print(f"{config.directory} is finished: {config.frames:,} frames. More --frames go on.")
+        return
+    runtime.use_threads(config.threads)
+    print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
+    print(f"in {config.directory}")
+    with _signals() as caught, status_line() as show:
+        done = train(
+            config,
+            stop=lambda: bool(caught),
+            report=lambda status: show(lambda: describe(status, config.frames)),
+        )
+    if not done:
+        print(f"saved in {config.directory}; repeat the command to go on")
+        sys.exit(128 + caught[0])
+    _print_result(config)
+
+
+def describe(status: Status, budget: int) -> str:
+    """A run's state in one line."""
+    progress, rate = status.progress, max(status.frames_per_second, 1e-9)
+    parts = [
+        f"{progress.frames:,}/{budget:,} frames",
+        f"{rate:.0f}/s",
+        f"{in_time((budget - progress.frames) / rate)} left",
+    ]
+    if status.last_return is not None:
+        parts.append(f"return {status.last_return:.1f}")
+    if status.last_evaluation is not None:
+        parts.append(f"eval {status.last_evaluation:.1f}")
+    if status.c is not None:
+        parts.append(f"c {status.c:.3f}")
+    total = max(sum(status.seconds.values()), 1e-9)
+    shares = {name: seconds / total for name, seconds in status.seconds.items()}
+    split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return " · ".join(parts) + "  [" + " ".join(split) + "]"
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Notes SIGINT and SIGTERM; a second one ends the process at once."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+        print("\nrevbis: saving; once more to leave at once", file=sys.stderr, flush=True)
+
+    kept = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _print_result(config: Config) -> None:
+    from revbis.runs import read_evaluations
+
+    rows = [
+        {
+            "frames": f"{record['frames']:,}",
+            "mean return": f"{record['mean_return']:.1f}",
+            "lowest": f"{min(record['returns']):.1f}",
+            "highest": f"{max(record['returns']):.1f}",
+            "c": "" if record["c"] is None else f"{record['c']:.3f}",
+            "time": in_time(record["seconds"]),
+        }
+        for record in read_evaluations(config.directory)
+    ]
+    print_table(f"{config.task}, {config.method}, seed {config.seed}", rows)
+    print(f"finished: {config.directory}")
+
+
+def _list() -> None:
+    from revbis.agents.settings import METHODS
+    from revbis.envs import task_names
+    from revbis.presets import PRESETS
+
+    print("presets:")
+    for name, what in PRESETS.items():
+        print(f"  {name:<6} {what}")
+    print("methods:\n  " + " ".join(METHODS))
+    print("tasks (any gym:ID and package.module:factory too):")
+    for suite in ("dmc", "metaworld"):
+        try:
+            print("  " + " ".join(task_names(suite)))
+        except ModuleNotFoundError as missing:
+            print(f"  {suite}: {missing}")
+
+
+def _given(words: Sequence[str], flag: str) -> str | None:
+    """The value of a flag, before flags are parsed."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None

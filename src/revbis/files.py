@@ -1,0 +1,49 @@
+"""Writing that is either done or not done, whatever happens in between."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+_BLOCK = 1 << 20
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file under another name, makes sure it is on the disk, and renames it.
+
+    Raises:
+        OSError: As when the disk is full; the file is then what it was before.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(unfinished, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)
+    except BaseException as problem:
+        unfinished.unlink(missing_ok=True)
+        if isinstance(problem, OSError):  # a full disk does not say which file it was
+            raise OSError(problem.errno, problem.strerror, str(path)) from None
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes sure that new names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: Path) -> str:
+    """A checksum of a file's content."""
+    found = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+    return found.hexdigest()

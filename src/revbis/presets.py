@@ -1,0 +1,102 @@
+"""Settings that belong together, and where each value comes from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from revbis import checks
+from revbis.config import Config
+
+PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
+
+
+class Setting(NamedTuple):
+    """A value and where it comes from.
+
+    Attributes:
+        value: Its value.
+        source: The paper's table or text, the authors' code, or this project.
+    """
+
+    value: Any
+    source: str
+
+
+_PAPER: dict[str, Setting] = {
+    "frames": Setting(1_000_000, PAPER),
+    "eval_every": Setting(10_000, PAPER),
+    "eval_episodes": Setting(10, PAPER),
+    "pixels": Setting(84, PAPER),
+    "frame_stack": Setting(3, PAPER),
+    "action_repeat": Setting(2, PAPER),
+    "quality": Setting("full", PAPER),
+    "batch_size": Setting(1024, PAPER),
+    "n_step": Setting(3, PAPER),
+    "discount": Setting(0.99, PAPER),
+    "update_every": Setting(2, PAPER),
+    "replay_capacity": Setting(1_000_000, PAPER),
+    "explore_steps": Setting(2000, PAPER),
+    "shift": Setting(4, CODE),
+    "mode": Setting("alternating", PAPER),
+    "feature_dim": Setting(50, PAPER),
+    "latent_dim": Setting(50, PAPER),
+    "hidden": Setting(1024, PAPER),
+    "channels": Setting(32, CODE),
+    "strides": Setting((2, 1, 1, 1), CODE),
+    "learning_rate": Setting(1e-4, PAPER),
+    "objective_learning_rate": Setting(1e-4, PAPER),
+    "coefficient_learning_rate": Setting(1e-4, PAPER),
+    "target_rate": Setting(0.01, PAPER),
+    "noise_clip": Setting(0.3, PAPER),
+    "noise_start": Setting(1.0, PAPER),
+    "noise_end": Setting(0.1, PAPER),
+    "noise_steps": Setting(2_000_000, PAPER),
+    "transition": Setting("n_step", PAPER),
+    "checkpoint_every": Setting(50_000, OURS),
+}
+_PAPER_METAWORLD = {"noise_steps": Setting(3_000_000, PAPER)}
+
+# Found by measuring learning per second of CPU time on cartpole; see docs/training.md.
+_CPU: dict[str, Setting] = _PAPER | {
+    "frames": Setting(60_000, OURS),
+    "eval_every": Setting(5_000, OURS),
+    "eval_episodes": Setting(5, OURS),
+    "checkpoint_every": Setting(10_000, OURS),
+    "pixels": Setting(64, OURS),
+    "quality": Setting("fast", OURS),
+    "batch_size": Setting(128, OURS),
+    "replay_capacity": Setting(100_000, OURS),
+    "mode": Setting("joint", OURS),
+    "hidden": Setting(256, OURS),
+    "strides": Setting((2, 2, 1, 1), OURS),
+    "learning_rate": Setting(3e-4, OURS),
+    "objective_learning_rate": Setting(3e-4, OURS),
+    "coefficient_learning_rate": Setting(3e-4, OURS),
+    "noise_steps": Setting(20_000, OURS),
+    "explore_steps": Setting(1000, OURS),
+}
+_CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
+
+PRESETS = {
+    "paper": "the paper's sizes and budgets, for a GPU",
+    "cpu": "smaller in every dimension, for a few cores: learning per second of CPU time",
+}
+
+
+def preset_settings(name: str, task: str) -> dict[str, Setting]:
+    """The settings of a preset for a task.
+
+    Raises:
+        ValueError: For an unknown preset.
+    """
+    checks.choice(name, PRESETS, "--preset")
+    if name == "paper":
+        return _PAPER | (_PAPER_METAWORLD if task.startswith("metaworld:") else {})
+    drawn_by_mujoco = task.startswith(("dmc:", "metaworld:"))
+    return _CPU | ({} if drawn_by_mujoco else _CPU_ITSELF)
+
+
+def preset_config(name: str, task: str) -> Config:
+    """The config of a preset for a task, with seed 1 and drqv2."""
+    values = {key: setting.value for key, setting in preset_settings(name, task).items()}
+    return Config(task=task, preset=name, **values)

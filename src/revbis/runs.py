@@ -1,0 +1,188 @@
+"""A run's folder from the outside: beginning, taking up again, and reading it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from revbis import __version__
+from revbis.checkpoint import Checkpoints
+from revbis.config import Config, changes
+from revbis.envs import make_env
+from revbis.files import write_whole
+from revbis.records import Records, read_records
+from revbis.train import Status, Trainer
+
+_LOG = logging.getLogger("revbis")
+_PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "dm_control", "metaworld")
+
+
+def train(
+    config: Config,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    report: Callable[[Status], None] = lambda status: None,
+) -> bool:
+    """Trains a run, from its beginning or from its newest checkpoint.
+
+    Args:
+        config: The run; its folder follows from it.
+        stop: Asked after every agent step; True saves and leaves.
+        report: Called after every agent step.
+
+    Returns:
+        Whether the run is finished; a finished one is left as it is.
+
+    Raises:
+        ValueError: If the run was begun with other settings, and for whatever cannot be trained.
+        TrainingFailedError: If a loss is not finite.
+        OSError: As when the disk is full; the last checkpoint is untouched.
+    """
+    folder = config.directory
+    _compare(config, folder)
+    if finished(config):
+        return True
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
+    found = checkpoints.newest()
+    records = Records(
+        folder, tensorboard=config.tensorboard, wandb=config.wandb, run=config.as_dict()
+    )
+    try:
+        trainer = Trainer(config, records, checkpoints, resolve_device(config.device))
+        write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2).encode())
+        about = _about(trainer.env.identity)
+        write_whole(folder / "run.json", json.dumps(about, indent=2).encode())
+        if found is None:
+            records.clear()
+        else:
+            warning = trainer.restore(found)
+            _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
+            if warning:
+                _LOG.warning("%s", warning)
+        done = trainer.run(stop, report)
+        if done:
+            _write_result(folder, trainer)
+        return done
+    finally:
+        records.close()
+
+
+def finished(config: Config) -> bool:
+    """Whether a run has spent its budget."""
+    try:
+        result = json.loads((config.directory / "result.json").read_text())
+        return bool(result["frames"] >= config.frames)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def resolve_device(name: str) -> str:
+    """The device a name stands for.
+
+    Raises:
+        ValueError: If it is not there.
+    """
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as problem:
+        first = str(problem).splitlines()[0]
+        raise ValueError(f"--device {name} cannot be used: {first}; try --device auto") from None
+    return name
+
+
+def open_run(folder: Path) -> tuple[Config, Any]:
+    """A run's config and its agent at the newest checkpoint, on the CPU.
+
+    Raises:
+        ValueError: If the folder is no run, or has no checkpoint yet.
+    """
+    from revbis.agents import DrQV2
+
+    config = Config.read(folder / "config.json")
+    found = Checkpoints(folder / "checkpoints", config.keep_checkpoints).newest()
+    if found is None:
+        raise ValueError(f"{folder} has no checkpoint yet; train it further")
+    env = make_env(**config.environment, seed=config.seed)
+    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
+    env.close()
+    settings = replace(config.agent, compile=False, mixed_precision=False)
+    agent = DrQV2(shape, size, settings, seed=config.seed)
+    agent.load_state_dict(found.agent)
+    return config, agent
+
+
+def read_evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's eval.jsonl."""
+    return read_records(folder / "eval.jsonl")
+
+
+def _compare(config: Config, folder: Path) -> None:
+    """Refuses settings with which the run in the folder cannot go on; shows the others."""
+    path = folder / "config.json"
+    if not path.exists():
+        return
+    differing = changes(Config.read(path), config)
+    unsafe = [str(change) for change in differing if not change.safe]
+    if unsafe:
+        raise ValueError(
+            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Give the same ones to "
+            "go on, or another --out for a new run"
+        )
+    for change in differing:
+        _LOG.warning("%s", change)
+
+
+def _about(identity: dict[str, Any]) -> dict[str, Any]:
+    """What is to be known about a run besides its settings."""
+    versions = {"revbis": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "environment": identity,
+        "versions": versions,
+        "revision": _revision(),
+        "command": " ".join(["revbis", *sys.argv[1:]]),
+        "machine": platform.platform(),
+    }
+
+
+def _revision() -> str | None:
+    """The commit of this package's source, with a plus if it has been changed since."""
+    here = Path(__file__).parent
+    git = ["git", "-C", str(here)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
+        if head.returncode:
+            return None
+        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True)
+    except OSError:
+        return None
+    return head.stdout.strip() + ("+" if changed.stdout else "")
+
+
+def _write_result(folder: Path, trainer: Trainer) -> None:
+    last = trainer.records.evaluations[-1]
+    result = {
+        "frames": trainer.progress.frames,
+        "mean_return": last["mean_return"],
+        "seconds": trainer.clock.total,
+    }
+    write_whole(folder / "result.json", json.dumps(result, indent=2).encode())

@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from revbis.agents import AgentSettings, DrQV2
+from revbis.replay import Batch, OneStep
+
+torch.set_num_threads(1)
+
+SMALL = {"feature_dim": 8, "latent_dim": 6, "hidden": 16, "channels": 4, "explore_steps": 3}
+PIXELS, VECTOR, ACTION = (6, 20, 21), (5,), 2
+
+
+@pytest.fixture
+def make_agent():
+    def make(method="drqv2", mode="joint", shape=PIXELS, seed=0, **options):
+        settings = AgentSettings(method=method, mode=mode, **(SMALL | options))
+        return DrQV2(shape, ACTION, settings, seed=seed)
+
+    return make
+
+
+@pytest.fixture
+def make_batch():
+    def make(seed=0, size=12, shape=PIXELS, one_step=False):
+        generator = torch.Generator().manual_seed(seed)
+
+        def observations():
+            if len(shape) == 3:
+                high = (size, *shape)
+                return torch.randint(0, 256, high, dtype=torch.uint8, generator=generator)
+            return torch.randn(size, *shape, generator=generator)
+
+        def column():
+            return torch.rand(size, generator=generator)
+
+        action = 2 * torch.rand(size, ACTION, generator=generator) - 1
+        batch = Batch(observations(), action, column(), column(), observations())
+        extra = OneStep(column(), column(), observations())
+        return batch._replace(one_step=extra) if one_step else batch
+
+    return make
+
+
+@pytest.fixture
+def parameters_by_part():
+    """Copies of all parameters, by the part of the agent they belong to."""
+
+    def collect(agent):
+        parts, objective = agent.parts, agent.parts.objective
+        groups = {
+            "encoder": parts.encoder.parameters(),
+            "actor": [*parts.readouts.of("actor"), *parts.policy.parameters()],
+            "critic": [*parts.readouts.of("critic"), *parts.critic.parameters()],
+            "target": [*parts.readouts.of("target"), *parts.target.parameters()],
+        }
+        if objective is not None:
+            groups["projection"] = parts.readouts.of("projection")
+            groups["heads"] = objective.representation_parameters()
+            groups["raw_c"] = objective.coefficient_parameters()
+        return {name: [p.detach().clone() for p in group] for name, group in groups.items()}
+
+    return collect
+
+
+@pytest.fixture
+def changed(parameters_by_part):
+    """The parts of the agent that a call changes."""
+
+    def parts(agent, call):
+        before = parameters_by_part(agent)
+        call()
+        after = parameters_by_part(agent)
+        same = {n: all(map(torch.equal, before[n], after[n])) for n in before}
+        return {name for name, unchanged in same.items() if not unchanged}
+
+    return parts

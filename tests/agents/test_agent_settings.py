@@ -1,0 +1,74 @@
+import pytest
+
+from revbis.agents import METHODS, AgentSettings
+from revbis.objectives import OBJECTIVES
+
+
+def test_defaults_are_the_papers():
+    s = AgentSettings()
+    assert (s.method, s.mode, s.transition) == ("drqv2", "alternating", "n_step")
+    assert (s.feature_dim, s.latent_dim, s.hidden, s.channels) == (50, 50, 1024, 32)
+    assert s.strides == (2, 1, 1, 1)
+    assert s.learning_rate == s.objective_learning_rate == s.coefficient_learning_rate == 1e-4
+    assert (s.target_rate, s.noise_clip, s.explore_steps) == (0.01, 0.3, 2000)
+    assert (s.noise_start, s.noise_end, s.noise_steps) == (1.0, 0.1, 2_000_000)
+
+
+def test_methods_are_drqv2_and_all_objectives():
+    assert list(METHODS) == ["drqv2", *OBJECTIVES]
+    assert [AgentSettings(method).has_objective for method in METHODS[:2]] == [False, True]
+
+
+def test_only_options_that_were_set_reach_the_objective():
+    assert AgentSettings("mico").objective_options == {}
+    set_ones = AgentSettings(
+        "mico",
+        objective_loss="squared",
+        normalisation=False,
+        pairing="permuted",
+        beta=0.2,
+        objective_hidden=7,
+    ).objective_options
+    assert set_ones == {
+        "loss": "squared",
+        "normalisation": False,
+        "pairing": "permuted",
+        "beta": 0.2,
+        "hidden": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "mico-rew"}, "method must be one of .* did you mean 'mico-rev'"),
+        ({"mode": "both"}, "mode must be one of joint, alternating, got 'both'"),
+        ({"transition": "two_step"}, "transition must be one of n_step, one_step"),
+        ({"objective_loss": "l1"}, "objective_loss must be one of huber, squared"),
+        ({"pairing": "none"}, "pairing must be one of all, permuted"),
+        ({"learning_rate": 0}, "learning_rate must be a finite number above 0"),
+        ({"objective_learning_rate": -1}, "objective_learning_rate must be"),
+        ({"coefficient_learning_rate": float("nan")}, "coefficient_learning_rate must be"),
+        ({"noise_clip": 0}, "noise_clip must be"),
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"hidden": 2.5}, "hidden must be a whole number, got 2.5"),
+        ({"feature_dim": 0}, "feature_dim must be"),
+        ({"latent_dim": 0}, "latent_dim must be"),
+        ({"channels": 0}, "channels must be"),
+        ({"noise_steps": 0}, "noise_steps must be"),
+        ({"explore_steps": -1}, "explore_steps must be at least 0, got -1"),
+        ({"strides": (2, 1, 1)}, "strides must be four whole numbers"),
+        ({"strides": (2, 1, 1, 0)}, "strides must be at least 1, got 0"),
+        ({"objective_weight": -1}, "objective_weight must be 0 or more, got -1"),
+        ({"noise_start": -0.1}, "noise_start must be 0 or more"),
+        ({"noise_end": float("inf")}, "noise_end must be 0 or more"),
+        ({"target_rate": 0}, r"target_rate must be in \(0, 1\], got 0"),
+        ({"target_rate": 1.1}, r"target_rate must be in \(0, 1\], got 1.1"),
+        ({"method": "simsr", "beta": 0.1}, "beta belongs to MICo's distance, which simsr has not"),
+        ({"method": "mico", "beta": 0}, "beta must be a finite number above 0"),
+        ({"method": "mico", "objective_hidden": 0}, "objective_hidden must be at least 1"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        AgentSettings(**options)

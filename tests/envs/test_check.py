@@ -1,0 +1,131 @@
+"""`revbis env check`: each way to break an environment is found, and told in words."""
+
+import re
+
+import pytest
+
+from envs import toys
+from envs.toys import bug
+from revbis.cli import main
+from revbis.envs.check import check_environment
+
+WRONG = {
+    "DiscreteActions": "actions must be continuous.*Discrete",
+    "GridOfActions": "actions must be continuous.*one-dimensional",
+    "InfiniteBounds": "finite bounds.*low and high",
+    "Unseeded": "same seed and actions gave another episode.*self.np_random",
+    "UnseededSteps": "same seed and actions gave another episode",
+    "ReusedBuffer": "used again for the next one.*return a copy",
+    "NanReward": "NaN or infinite",
+    "InfiniteReward": "NaN or infinite",
+    "ArrayReward": "one number, got array",
+    "WordReward": "one number, got 'much'",
+    "OutsideItsSpace": "float32 .* is not in the observation space",
+    "OtherType": "float64 .* is not in the observation space",
+    "RendersNothing": r"render\(\) must return uint8 \[height, width, 3\], got.*NoneType",
+    "RendersNumbers": r"render\(\) must return uint8 .*float64",
+    "RendersOneColour": r"one plain colour \(7\)",
+    "NoEffect": "actions have no effect",
+    "StepRaises": "playing it raised RuntimeError: the motor is broken",
+    "FourAnswers": "playing it raised ValueError",
+    "FlagsOfNumbers": "must be True or False, got 0",
+    "NoInfo": "check_env says",
+}
+ADVICE = {
+    "TerminatesAtTheLimit": "terminates after exactly 20 steps.*truncated instead",
+    "Endless": "did not end within 2000 steps.*TimeLimit",
+    "LargeReward": r"rewards reach 1e\+06.*scale them",
+    "NoReward": "never sees a reward",
+    "NoPicture": 'render_mode is None.*render_mode="rgb_array"',
+    "SameStart": "every seed begins with the same observation",
+}
+KNOWN_BUGS = {
+    "ResetRaises": ("raised RuntimeError: no place", "an exception in reset is not caught"),
+    "RenderRaises": ("raised RuntimeError: no brush", "an exception in render is not caught"),
+    "StepRaisesLate": (
+        "raised RuntimeError: the motor is worn out",
+        "an exception after the first five episodes is not caught",
+    ),
+    "RendersFourChannels": (r"render\(\) must return", "four channels pass, and make_env fails"),
+    "OneActionOnly": ("bounds", "low equal to high passes, and make_env refuses"),
+    "WholeActions": ("continuous", "an integer Box passes as continuous"),
+}
+
+
+def found(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[str], str]:
+    """Exit code, the findings and the last line of the command."""
+    code = 0
+    try:
+        main(["env", "check", f"envs.toys:{factory}"])
+    except SystemExit as stop:
+        code = stop.code
+    said = capsys.readouterr()
+    assert said.err == ""
+    *findings, last = said.out.splitlines()
+    return code, findings, last
+
+
+@pytest.mark.parametrize("factory", ["Good", "TerminatesAtTheGoal", "Moving", "Rendered"])
+def test_good_environments_give_no_finding(capsys, factory: str) -> None:
+    code, findings, last = found(capsys, factory)
+    assert [f for f in findings if "wrong" in f] == [] and code == 0
+    # Its picture never changes, which is the only thing to say about a painting.
+    if factory != "Painting":
+        assert findings == []
+    assert (
+        last
+        == f"envs.toys:{factory}: nothing wrong found, 0 to think about; train with --task envs.toys:{factory}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("factory", "text"),
+    [
+        *WRONG.items(),
+        *(pytest.param(name, text, marks=bug(what)) for name, (text, what) in KNOWN_BUGS.items()),
+    ],
+)
+def test_what_is_wrong_is_found(capsys, factory: str, text: str) -> None:
+    code, findings, last = found(capsys, factory)
+    wrong = [line for line in findings if line.startswith("  wrong: ")]
+    assert any(re.search(text, line) for line in wrong), findings
+    assert code == 1
+    assert last.startswith(f"envs.toys:{factory}: {len(wrong)} to mend")
+
+
+@pytest.mark.parametrize(("factory", "text"), ADVICE.items())
+def test_what_may_be_meant_is_mentioned(capsys, factory: str, text: str) -> None:
+    code, findings, last = found(capsys, factory)
+    assert len(findings) == 1 and re.search(f"^ advice: .*{text}", findings[0]), findings
+    assert code == 0 and "nothing wrong found, 1 to think about" in last
+
+
+@bug("a dictionary of observations ends the check with an exception, though make_env takes it")
+def test_a_dictionary_that_is_rendered_is_fit() -> None:
+    assert check_environment(toys.DictOfObservations()) == []
+
+
+def test_a_registered_environment(capsys) -> None:
+    main(["env", "check", "gym:Pendulum-v1"])
+    assert "gym:Pendulum-v1: nothing wrong found" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["env", "check", "gym:CartPole-v1"])
+    assert stop.value.code == 1
+    assert "actions must be continuous" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("dmc:cheetah_run", "give package.module:factory or gym:ID, got 'dmc:cheetah_run'"),
+        ("Good", "give package.module:factory or gym:ID, got 'Good'"),
+        ("envs.toys:absent", "has no function 'absent'"),
+        ("gym:NoSuchTask-v0", "gym:NoSuchTask-v0 cannot be made"),
+    ],
+)
+def test_a_task_that_cannot_be_checked(capsys, task: str, message: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["env", "check", task])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("revbis: error: ") and message in error

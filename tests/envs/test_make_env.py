@@ -1,0 +1,641 @@
+"""What holds for every task: shapes, stacking, action repeat, endings, mistakes, missing extras."""
+
+import json
+import re
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import revbis.envs
+from envs.toys import bug, run_python
+from revbis.envs import make_env, task_names
+from revbis.envs.environment import TaskEnv
+from revbis.envs.simulation import Outcome
+
+NOTHING = np.zeros(2, dtype=np.float32)
+
+
+def make(factory: str, **settings: Any) -> TaskEnv:
+    return make_env(f"envs.toys:{factory}", **{"seed": 1, "pixels": 8, **settings})
+
+
+def greys(observation: np.ndarray) -> list[int]:
+    """The time each frame of a Clock's stack shows."""
+    frames = observation.reshape(-1, 3, 8, 8)
+    assert (frames == frames[:, :1, :1, :1]).all()
+    return frames[:, 0, 0, 0].tolist()
+
+
+# ---- frames
+
+
+@pytest.mark.parametrize("stack", [1, 2, 3, 4])
+def test_an_observation_is_the_last_frames_in_order_after_every_reset(stack: int) -> None:
+    env = make("Clock", frame_stack=stack, action_repeat=1)
+    for episode in range(4):  # of different lengths, so that the ring starts elsewhere
+        observation, info = env.reset()
+        shown = [20 * episode] * stack
+        assert greys(observation) == shown
+        assert greys(info["frame"]) == shown[-1:]
+        for step in range(1, 8 - episode):
+            observation, *_, info = env.step(NOTHING)
+            shown = [*shown[1:], 20 * episode + step]
+            assert greys(observation) == shown
+            assert greys(info["frame"]) == shown[-1:]
+            assert env.render()[0, 0].tolist() == shown[-1:] * 3
+            assert info["frames"] == step
+
+
+def test_spaces_and_types() -> None:
+    env = make("Clock", frame_stack=2)
+    assert env.observation_space == gymnasium.spaces.Box(0, 255, (6, 8, 8), np.uint8)
+    assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    observation, info = env.reset()
+    assert observation in env.observation_space
+    assert (info["frame"].shape, info["frame"].dtype) == ((3, 8, 8), np.uint8)
+    observation, reward, terminated, truncated, info = env.step(NOTHING)
+    assert observation in env.observation_space
+    assert [type(value) for value in (reward, terminated, truncated)] == [float, bool, bool]
+    assert (info["state"].dtype, info["state"].ndim) == (np.float64, 1)
+    assert env.render().shape == (8, 8, 3)
+
+
+def test_the_defaults() -> None:
+    env = make_env("envs.toys:Clock", seed=1)
+    assert env.observation_space.shape == (9, 84, 84)
+    assert env.action_repeat == 2
+    assert env.identity["quality"] == "full" and env.identity["distractor"] is None
+
+
+def test_observations_are_nobodys_but_the_callers() -> None:
+    env, twin = make("Clock"), make("Clock")
+    kept = [env.reset()[0]]
+    twin.reset()
+    kept[0][...] = 255
+    for _ in range(3):
+        observation, *_, info = env.step(NOTHING)
+        expected, *_ = twin.step(NOTHING)
+        np.testing.assert_array_equal(observation, expected)
+        kept.append(observation)
+        observation[...] = 255
+        env.render()[...] = 255
+        info["frame"][...] = 255
+    assert not any(np.shares_memory(a, b) for a in kept for b in kept if a is not b)
+
+
+@bug("info['frame'] is a view of the observation: it keeps the whole stack alive and changes too")
+def test_the_newest_frame_is_an_array_of_its_own() -> None:
+    observation, info = make("Clock").reset()
+    assert not np.shares_memory(observation, info["frame"])
+
+
+# ---- action repeat and endings
+
+
+@pytest.mark.parametrize("repeat", [1, 2, 3, 7, 9])
+@pytest.mark.parametrize(("factory", "terminates"), [("Clock", False), ("Ending", True)])
+def test_rewards_are_summed_and_the_episode_ends_where_it_ends(
+    factory: str, terminates: bool, repeat: int
+) -> None:
+    env = make(factory, action_repeat=repeat)
+    for _ in range(3):
+        env.reset()
+        done, frames = False, 0
+        while not done:
+            _, reward, terminated, truncated, info = env.step(NOTHING)
+            until = min(frames + repeat, 7)
+            assert reward == 2.0**until - 2.0**frames
+            frames, done = until, until == 7
+            assert info["frames"] == frames
+            assert terminated == (done and terminates)
+            assert truncated == (done and not terminates)
+            assert info["discount"] == (0.0 if terminated else 1.0)
+        with pytest.raises(gymnasium.error.ResetNeeded, match="reset first"):
+            env.step(NOTHING)
+
+
+def test_actions_are_scaled_to_the_bounds_and_clipped() -> None:
+    env = make("Clock", action_repeat=3)
+    env.reset()
+    given = [[-1, -1], [1, 1], [0, 0], [0.5, -0.5], [-7, 7]]
+    wanted = [[-2, 0], [2, 10], [0, 5], [1, 2.5], [-2, 10]]
+    for action, scaled in zip(given, wanted, strict=True):
+        np.testing.assert_array_equal(env.scaled(np.float32(action)), scaled)
+        env.reset()
+        env.step(np.float32(action))
+    taken = env.simulation._env.taken
+    assert len(taken) == 15  # each is held for three steps
+    np.testing.assert_array_equal(taken, np.repeat(wanted, 3, axis=0))
+
+
+@pytest.mark.parametrize("factory", ["Succeeding", "IsSucceeding"])
+def test_success_at_any_step_and_at_the_last(factory: str) -> None:
+    env = make(factory, action_repeat=1)
+    for _ in range(2):
+        _, info = env.reset()
+        assert not info["success"] and not info["success_any"]
+        seen = [env.step(NOTHING)[4] for _ in range(7)]
+        assert [info["success_last"] for info in seen] == [False, True] + [False] * 5
+        assert [info["success_any"] for info in seen] == [False] + [True] * 6
+        assert [info["success"] for info in seen] == [False] + [True] * 6
+
+
+def test_success_between_two_agent_steps_counts() -> None:
+    env = make("Succeeding", action_repeat=3)
+    env.reset()
+    info = env.step(NOTHING)[4]
+    assert info["success_any"] is True and info["success_last"] is False
+
+
+def test_success_is_none_where_there_is_no_such_notion() -> None:
+    env = make("Clock")
+    infos = [env.reset()[1], env.step(NOTHING)[4]]
+    for info in infos:
+        assert [info[f"success{end}"] for end in ("", "_any", "_last")] == [None] * 3
+
+
+@bug("a step that does not speak of success makes success_any None, even after a success")
+def test_a_success_that_was_said_once_is_remembered() -> None:
+    env = make("SaysSuccessOnce", action_repeat=1)
+    env.reset()
+    assert [env.step(NOTHING)[4]["success_any"] for _ in range(4)][1:] == [True] * 3
+
+
+class Fake:
+    """A simulation of 5 steps that tells its outcomes beforehand."""
+
+    low, high, horizon, feature_count = np.array([-1.0]), np.array([1.0]), 5, 1
+    success_at_start: bool | None = False
+    versions: dict[str, str] = {}  # noqa: RUF012
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes, self.closed = outcomes, 0
+
+    def reset(self, seed: int | None) -> None:
+        self.time, self.seed = 0, seed
+
+    def step(self, action: np.ndarray) -> Outcome:
+        self.time += 1
+        return self.outcomes[self.time - 1]
+
+    def state(self) -> np.ndarray:
+        return np.array([self.time], dtype=np.float64)
+
+    def features(self) -> np.ndarray:
+        return np.array([self.time], dtype=np.float32)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def fake(outcomes: list[Outcome], repeat: int) -> TaskEnv:
+    settings = {"seed": 5, "pixels": 0, "frame_stack": 1, "action_repeat": repeat}
+    return TaskEnv(Fake(outcomes), identity={}, **settings)
+
+
+def test_a_discount_of_the_simulators_own() -> None:
+    env = fake([Outcome(1.0, 0.5, False, None), Outcome(1.0, 0.5, True, None)], 2)
+    env.reset()
+    _, reward, terminated, truncated, info = env.step(np.zeros(1))
+    assert (reward, terminated, truncated, info["discount"]) == (2.0, False, True, 0.25)
+
+
+def test_the_seed_is_for_the_first_episode_only() -> None:
+    env = fake([Outcome(0.0, 1.0, True, None)], 1)
+    seen = []
+    for seed in (None, None, 7, None):
+        env.reset(seed=seed)
+        seen.append(env.simulation.seed)
+    assert seen == [5, None, 7, None]
+    assert env.np_random_seed == 7
+
+
+# ---- seeds
+
+
+@pytest.mark.parametrize("observation", ["pixels", "state"])
+def test_seeds(observation: str) -> None:
+    def starts(env: TaskEnv, *seeds: int | None) -> list[list[float]]:
+        return [env.reset(seed=seed)[1]["state"].tolist() for seed in seeds]
+
+    def new(seed: int) -> TaskEnv:
+        return make("Good", seed=seed, observation=observation)
+
+    first = starts(new(1), None, None, None)
+    assert first == starts(new(1), None, None, None)
+    assert first == starts(new(9), 1, None, None)
+    assert first[1:] == starts(new(9), None, 1, None, None)[2:]
+    assert first[0] != first[1] and first != starts(new(2), None, None, None)
+
+
+def test_sampled_actions_follow_the_seed() -> None:
+    samples = [make("Good", seed=seed).action_space.sample().tolist() for seed in (1, 1, 2)]
+    assert samples[0] == samples[1] != samples[2]
+
+
+@bug("checks.whole allows NumPy's integers, but its result is thrown away")
+def test_numbers_of_numpy() -> None:
+    one = np.int64(1)
+    env = make("Good", seed=one, frame_stack=one, pixels=np.int64(8), action_repeat=one)
+    env.reset()
+    assert json.loads(json.dumps(env.identity)) == make("Good", frame_stack=1).identity | {
+        "action_repeat": 1
+    }
+
+
+# ---- custom factories
+
+
+RED, GREEN, BLACK = [200, 0, 0], [0, 100, 0], [0, 0, 0]
+GREY, DARK = [200] * 3, [100] * 3
+COLOURED, UNCOLOURED = [RED, GREEN, BLACK, BLACK], [GREY, DARK, BLACK, BLACK]
+
+
+@pytest.mark.parametrize(
+    ("factory", "colours"),
+    [
+        ("Painting", COLOURED),
+        ("PaintingChw", COLOURED),
+        ("PaintingWide", COLOURED),
+        ("PaintingChwWide", COLOURED),
+        ("Rendered", COLOURED),
+        ("PaintingHw", UNCOLOURED),
+        ("PaintingHw1", UNCOLOURED),
+        ("Painting1hw", UNCOLOURED),
+        ("PaintingHwSmall", UNCOLOURED),
+    ],
+)
+@pytest.mark.parametrize("pixels", [16, 24])
+def test_every_layout_becomes_channels_first(
+    factory: str, colours: list[list[int]], pixels: int
+) -> None:
+    env = make(factory, pixels=pixels, frame_stack=2)
+    observation, info = env.reset()
+    assert observation in env.observation_space
+    np.testing.assert_array_equal(observation[:3], observation[3:])
+    near, far = 2, pixels - 3  # inside the quarters
+    corners = [
+        info["frame"][:, row, column].tolist() for row in (near, far) for column in (near, far)
+    ]
+    assert corners == colours
+
+
+@pytest.mark.parametrize("factory", ["Good", "Rendered"])
+def test_a_vector_observation(factory: str) -> None:
+    env = make(factory, observation="state")
+    observation, info = env.reset()
+    assert observation in env.observation_space and observation.dtype == np.float32
+    assert env.observation_space.shape == (2,) and "frame" not in info
+    np.testing.assert_array_equal(info["state"], observation)
+    inner = env.simulation._env
+    observation, *_ = env.step(NOTHING)
+    np.testing.assert_array_equal(observation, inner.observed())
+    observation[...] = 9
+    assert not (env.simulation.features() == 9).any()
+    with pytest.raises(ValueError, match="draws nothing"):
+        env.render()
+
+
+def test_dictionaries_can_be_rendered() -> None:
+    env = make("DictOfObservations", pixels=24)
+    observation, info = env.reset()
+    assert observation.max() > 0 and info["state"].shape == (0,)
+
+
+def test_a_factory_in_the_working_folder(tmp_path, monkeypatch) -> None:
+    (tmp_path / "my_own_task.py").write_text("from envs.toys import Good as make\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    assert make_env("my_own_task:make", seed=1, pixels=8).reset()[0].shape == (9, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("factory", "settings", "message"),
+    [
+        ("DiscreteActions", {}, "actions must be continuous.*Discrete.*not supported"),
+        ("GridOfActions", {}, "one-dimensional Box"),
+        ("InfiniteBounds", {}, "finite bounds.*RescaleAction"),
+        ("OneActionOnly", {}, "finite bounds"),
+        ("NoPicture", {}, 'render_mode="rgb_array", or use observation="state"'),
+        ("Painting", {"observation": "state"}, "needs a vector"),
+        ("DictOfObservations", {"observation": "state"}, "needs a vector"),
+        ("Good", {"quality": "fast"}, 'quality="fast" is for dmc: and metaworld:'),
+        ("Good", {"distractor": "noise"}, "distractors are for dmc: and metaworld:"),
+        ("with_argument", {}, "without arguments.*size"),
+        ("nothing", {}, "must return a gymnasium.Env, got .*NoneType"),
+        ("NOT_CALLABLE", {}, "has no function 'NOT_CALLABLE'"),
+        ("absent", {}, "has no function 'absent'"),
+    ],
+)
+def test_a_factory_that_will_not_do(factory: str, settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(factory, **settings)
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("RendersNothing", r"render\(\) must return an array \[height, width, 3\], got.*NoneType"),
+        pytest.param(
+            "RendersFourChannels",
+            r"render\(\) must return",
+            marks=bug("a picture of four channels: 'could not broadcast', from deep inside"),
+        ),
+        pytest.param(
+            "RendersNumbers",
+            r"render\(\) must return",
+            marks=bug("a picture of floats: PIL's TypeError, from deep inside"),
+        ),
+    ],
+)
+def test_a_render_that_will_not_do(factory: str, message: str) -> None:
+    env = make(factory)
+    with pytest.raises(ValueError, match=message):
+        env.reset()
+
+
+@bug("an integer Box passes as continuous, and actions are cut off to whole numbers")
+def test_whole_numbers_are_no_continuous_actions() -> None:
+    with pytest.raises(ValueError, match="continuous"):
+        make("WholeActions")
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match=r"no module 'no_such_package' .*package.module:factory"):
+        make_env("no_such_package.tasks:make", seed=1)
+    with pytest.raises(ValueError, match=r"no module 'envs\.none'"):
+        make_env("envs.none:make", seed=1)
+
+
+def test_what_a_users_module_misses_is_not_hidden(tmp_path, monkeypatch) -> None:
+    (tmp_path / "imports_more.py").write_text("import a_package_it_needs\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="a_package_it_needs"):
+        make_env("imports_more:make", seed=1)
+
+
+@bug("any TypeError inside a factory is told as a question of its arguments")
+def test_a_type_error_inside_a_factory_is_not_hidden() -> None:
+    with pytest.raises(TypeError):
+        make("broken_inside")
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pixels": 0}, "pixels must be an integer of at least 8, got 0"),
+        ({"pixels": 7}, "at least 8, got 7"),
+        ({"pixels": 84.0}, "pixels must be an integer"),
+        ({"frame_stack": 0}, "frame_stack must be an integer of at least 1, got 0"),
+        ({"action_repeat": 0}, "action_repeat must be an integer of at least 1, got 0"),
+        ({"action_repeat": True}, "action_repeat must be an integer"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"seed": None}, "seed must be an integer"),
+        ({"quality": "ful"}, "quality must be one of full, fast, got 'ful'; did you mean 'full'"),
+        ({"observation": "pixel"}, "did you mean 'pixels'"),
+        ({"distractor_split": "test"}, "distractor_split must be one of train, eval"),
+        ({"distractor": "noise", "observation": "state"}, "seen in pixels only"),
+    ],
+)
+@pytest.mark.parametrize("task", ["dmc:cheetah_run", "envs.toys:Good"])
+def test_settings_that_make_no_sense(task: str, settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_env(task, **{"seed": 1, **settings})
+
+
+@pytest.mark.parametrize("task", ["", "nonsense", "gym:", "envs.toys:"])
+def test_a_task_in_no_known_form(task: str) -> None:
+    with pytest.raises(ValueError, match=f"a task must be dmc:NAME, .*got '{task}'"):
+        make_env(task, seed=1)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(":make", marks=bug("':make' is answered with 'Empty module name'")),
+        pytest.param(None, marks=bug("a task that is no text: AttributeError")),
+    ],
+)
+def test_a_task_that_names_nothing(task: Any) -> None:
+    with pytest.raises(ValueError, match="a task must be"):
+        make_env(task, seed=1)
+
+
+@pytest.mark.env("dmc", "metaworld", gl=False)
+@pytest.mark.parametrize(
+    ("typo", "nearest"),
+    [
+        ("dmc:cheetah-run", "dmc:cheetah_run"),
+        ("dmc:reach_duplo_vision", "dmc:reach_duplo"),
+        ("dmc:walker_wlak", "dmc:walker_walk"),
+        ("metaworld:hammer-v3", "metaworld:hammer"),
+        ("metaworld:drawer_close", "metaworld:drawer-close"),
+        ("cheetah_run", "dmc:cheetah_run"),
+        ("hammer", "metaworld:hammer"),
+    ],
+)
+def test_a_typo_is_answered_with_the_nearest_name(typo: str, nearest: str) -> None:
+    with pytest.raises(ValueError, match=rf"did you mean {re.escape(nearest)}( or |\?)"):
+        make_env(typo, seed=1)
+
+
+@pytest.mark.env("dmc", "metaworld", gl=False)
+@pytest.mark.parametrize("suite", ["dmc", "metaworld"])
+def test_far_from_any_name_nothing_is_suggested(suite: str) -> None:
+    with pytest.raises(ValueError, match=r"among the \d+ of \w+$"):
+        make_env(f"{suite}:qqqqqqqqqqqqqqqqqqqq", seed=1)
+
+
+def test_suites() -> None:
+    with pytest.raises(ValueError, match="suite must be one of dmc, metaworld"):
+        task_names("gym")
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (np.zeros(3), r"shape \(2,\), got \(3,\)"),
+        (np.zeros((1, 2)), r"shape \(2,\), got \(1, 2\)"),
+        (0.0, r"shape \(2,\), got \(\)"),
+        (np.array([np.nan, 0]), "must be finite"),
+        (np.array([0, np.inf]), "must be finite"),
+    ],
+)
+def test_actions_that_are_none(action: Any, message: str) -> None:
+    env = make("Clock")
+    env.reset()
+    with pytest.raises(ValueError, match=message):
+        env.step(action)
+    assert env.step(NOTHING)[4]["frames"] == 2  # and nothing was broken
+
+
+def test_a_step_before_the_first_reset() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset first"):
+        make("Clock").step(NOTHING)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "one"])
+def test_a_seed_for_reset_that_is_none(seed: Any) -> None:
+    env = make("Clock")
+    with pytest.raises(gymnasium.error.Error, match="Seed"):
+        env.reset(seed=seed)
+
+
+def test_closing() -> None:
+    env = fake([Outcome(0.0, 1.0, False, None)], 1)
+    env.reset()
+    env.close()
+    env.close()
+    assert env.simulation.closed == 1
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(np.zeros(1))
+
+
+@bug("reset after close begins an episode in the closed simulator, and opens OpenGL anew")
+@pytest.mark.parametrize("observation", ["pixels", "state"])
+def test_a_closed_environment_stays_closed(observation: str) -> None:
+    env = make("Good", observation=observation)
+    env.reset()
+    env.close()
+    with pytest.raises((ValueError, gymnasium.error.Error), match="closed"):
+        env.reset()
+
+
+# ---- Gymnasium
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("envs.toys:Good", {}),
+        ("envs.toys:Good", {"observation": "state"}),
+        ("envs.toys:Painting", {"frame_stack": 1}),
+        pytest.param("dmc:cartpole_balance", {}, marks=pytest.mark.env("dmc")),
+        pytest.param(
+            "dmc:cartpole_balance",
+            {"observation": "state"},
+            marks=pytest.mark.env("dmc", gl=False),
+        ),
+        pytest.param("dmc:reach_site", {"quality": "fast"}, marks=pytest.mark.env("dmc")),
+        pytest.param(
+            "dmc:cartpole_balance",
+            {"distractor": "shapes", "quality": "fast"},
+            marks=pytest.mark.env("dmc"),
+        ),
+        pytest.param("metaworld:reach", {}, marks=pytest.mark.env("metaworld")),
+        pytest.param("gym:CarRacing-v3", {}, marks=pytest.mark.env("box2d", gl=False)),
+        pytest.param("gym:Pendulum-v1", {}, marks=pytest.mark.env("gym", gl=False)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:builtin type .*:DeprecationWarning")
+def test_gymnasiums_own_checker_is_content(task: str, settings: dict) -> None:
+    env = make_env(task, seed=1, pixels=16, **settings)
+    assert isinstance(env, gymnasium.Env)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        check_env(env)
+    allowed = "not having a spec|value is -?infinity"
+    assert [str(w.message) for w in said if not re.search(allowed, str(w.message))] == []
+
+
+def test_a_vector_environment_in_one_process() -> None:
+    envs = gymnasium.vector.SyncVectorEnv(
+        [lambda seed=seed: make("Good", seed=seed) for seed in (1, 2)]
+    )
+    observations, info = envs.reset()
+    alone = [make("Good", seed=seed).reset() for seed in (1, 2)]
+    np.testing.assert_array_equal(observations, [observation for observation, _ in alone])
+    np.testing.assert_array_equal(info["state"], [info["state"] for _, info in alone])
+    for _ in range(12):  # past an episode's end
+        observations, *_, info = envs.step(envs.action_space.sample())
+    assert observations.shape == (2, 9, 8, 8)
+    np.testing.assert_array_equal(info["frame"], observations[:, -3:])
+    envs.close()
+
+
+# ---- identity
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pixels": 9}, {"frame_stack": 2}, {"action_repeat": 1}, {"observation": "state"}],
+)
+def test_the_identity_tells_environments_apart(change: dict) -> None:
+    first, same, other = make("Good"), make("Good", seed=2), make("Good", **change)
+    assert first.identity == same.identity != other.identity
+    assert json.loads(json.dumps(first.identity)) == first.identity
+    assert first.identity["versions"] == {"gymnasium": gymnasium.__version__}
+    assert first.identity["task"] == "envs.toys:Good"
+
+
+# ---- extras
+
+
+BLOCK = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in sys.argv[1].split(","):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+from revbis.cli import main
+from revbis.envs import make_env
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocked", "task", "message"),
+    [
+        ("dm_control", "dmc:cheetah_run", r"needs dm_control.*type: pip install .*dm.control==1.0"),
+        *(
+            pytest.param(
+                "mujoco",
+                task,
+                r"needs mujoco.*pip install .*mujoco==3",
+                marks=bug("of an extra's packages only the first is answered with its line"),
+            )
+            for task in ("dmc:cheetah_run", "metaworld:hammer")
+        ),
+        ("metaworld", "metaworld:hammer", r"needs metaworld.*type: pip install .*metaworld==3"),
+        ("gymnasium", "gym:CarRacing-v3", r"needs gymnasium.*type: pip install .*gymnasium>=1"),
+        ("gymnasium", "dmc:cheetah_run", r"needs gymnasium.*type: pip install .*gymnasium>=1"),
+        ("Box2D,_Box2D", "gym:CarRacing-v3", r"gym:CarRacing-v3 needs.*pip install .*box2d"),
+    ],
+)
+def test_a_missing_extra_says_what_to_type(blocked: str, task: str, message: str) -> None:
+    done = run_python(f"{BLOCK}make_env({task!r}, seed=1)", blocked)
+    last = done.stderr.strip().splitlines()[-1]
+    assert re.fullmatch(f"ModuleNotFoundError: .*{message}.*", last), done.stderr
+
+
+@pytest.mark.env("metaworld", gl=False)
+def test_the_list_of_tasks_without_dm_control() -> None:
+    done = run_python(f"{BLOCK}main(['env', 'list'])", "dm_control")
+    assert done.returncode == 0
+    assert len(done.stdout.split()) == 50 and "metaworld:hammer" in done.stdout.split()
+    assert done.stderr.startswith("revbis: ") and "pip install" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_other_suites_work_without_the_missing_one() -> None:
+    code = f"{BLOCK}print(make_env('envs.toys:Good', seed=1, pixels=8).reset()[0].shape)"
+    done = run_python(code, "dm_control,metaworld,mujoco")
+    assert done.stdout == "(9, 8, 8)\n", done.stderr
+
+
+def test_importing_the_package_imports_no_simulator() -> None:
+    heavy = ("gymnasium", "mujoco", "dm_control", "metaworld", "torch", "PIL", "matplotlib")
+    code = f"import sys, revbis.envs\nprint([m for m in {heavy} if m in sys.modules])"
+    assert run_python(code).stdout == "[]\n"
+
+
+def test_the_public_names() -> None:
+    assert set(revbis.envs.__all__) >= {"make_env", "task_names", "QUALITIES"}
+    assert all(hasattr(revbis.envs, name) for name in revbis.envs.__all__)
