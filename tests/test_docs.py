@@ -16,7 +16,14 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     return [(text[: match.start(1)].count("\n"), match.group(1)) for match in found]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda page: page.name)
+def with_needs(page: Path) -> object:
+    draws = any("make_env" in code or "runs" in code for _, code in blocks(page))
+    return pytest.param(page, marks=pytest.mark.env("dmc") if draws else ())
+
+
+@pytest.mark.parametrize(
+    "page", [with_needs(p) for p in PAGES if blocks(p)], ids=lambda page: page.name
+)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}

@@ -27,7 +27,7 @@ from revbis.train import TrainingFailedError
 torch.set_num_threads(1)
 ROOT = Path(__file__).parent.parent
 WALK = {"task": "tests.training:Walk", "observation": "state", "quality": "full", "frames": 800}
-pytestmark = pytest.mark.env
+pytestmark = pytest.mark.env("dmc")
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ Each returns the value in its canonical form or raises a ValueError that says wh
 what came.
 """
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -36,11 +37,15 @@ def number(value: float, name: str) -> float:
         raise ValueError(f"{name} must be a number, got {value!r}") from None
 
 
-def whole(value: int, name: str, *, at_least: int) -> int:
-    """An integer of a certain size or more."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < at_least:
-        raise ValueError(f"{name} must be an integer of at least {at_least}, got {value!r}")
-    return int(value)
+def whole(value: int, name: str, least: int) -> int:
+    """A whole number of at least `least`."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}, got {count}")
+    return count
 
 
 def choice(value: str, options: Iterable[str], name: str) -> str:

@@ -88,15 +88,15 @@ class Config(AgentSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in _COUNTS:
-            checks.whole(getattr(self, name), name, at_least=1)
-        checks.whole(self.seed, "seed", at_least=0)
-        checks.whole(self.shift, "shift", at_least=0)
+            checks.whole(getattr(self, name), name, 1)
+        checks.whole(self.seed, "seed", 0)
+        checks.whole(self.shift, "shift", 0)
         checks.discount(self.discount, "discount")
         checks.choice(self.observation, ("pixels", "state"), "observation")
         checks.choice(self.quality, ("full", "fast"), "quality")
         checks.choice(self.replay_storage, ("ram", "disk"), "replay_storage")
         if self.threads is not None:
-            checks.whole(self.threads, "threads", at_least=1)
+            checks.whole(self.threads, "threads", 1)
 
     @property
     def directory(self) -> Path:

@@ -68,14 +68,9 @@ def found(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[s
 @pytest.mark.parametrize("factory", ["Good", "TerminatesAtTheGoal", "Moving", "Rendered"])
 def test_good_environments_give_no_finding(capsys, factory: str) -> None:
     code, findings, last = found(capsys, factory)
-    assert [f for f in findings if "wrong" in f] == [] and code == 0
-    # Its picture never changes, which is the only thing to say about a painting.
-    if factory != "Painting":
-        assert findings == []
-    assert (
-        last
-        == f"envs.toys:{factory}: nothing wrong found, 0 to think about; train with --task envs.toys:{factory}"
-    )
+    assert (code, findings) == (0, [])
+    task = f"envs.toys:{factory}"
+    assert last == f"{task}: nothing wrong found, 0 to think about; train with --task {task}"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_every_way_of_drawing_shows_the_same_moments(tmp_path) -> None:
         assert pictures.shape == (8, 3, 24, 24)
         assert (pictures[0] != pictures[-1]).any()
     full, fast, video = (shown.pictures[name].astype(int) for name in ("full", "fast", "video"))
-    assert 0 < np.abs(full - fast).mean() < 10
+    assert 0 < np.abs(full - fast).mean() < 20  # small pictures are all edges
     behind = (video == np.array([250, 0, 250]).reshape(3, 1, 1)).all(axis=1, keepdims=True)
     assert 0.2 < behind.mean() < 0.8
     np.testing.assert_array_equal(np.where(behind, 0, video), np.where(behind, 0, fast))
@@ -128,7 +128,8 @@ def test_the_list_has_every_task(capsys) -> None:
 @pytest.mark.env("dmc", "metaworld")
 def test_rendering_is_measured_beside_the_simulators_own() -> None:
     done = toys.run_python(
-        "from revbis.cli import main\nmain(['bench', 'env', '--pixels', '16', '--rounds', '1'])"
+        "from revbis.cli import main\nfrom revbis.envs import speed\nspeed._FRAMES = 2\n"
+        "main(['bench', 'env', '--pixels', '16', '--rounds', '1'])"
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

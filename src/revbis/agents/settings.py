@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,12 +91,12 @@ class AgentSettings:
         for name in _ABOVE_ZERO:
             checks.positive(getattr(self, name), name)
         for name in _COUNTS:
-            _count(getattr(self, name), name, least=1)
-        _count(self.explore_steps, "explore_steps", least=0)
+            checks.whole(getattr(self, name), name, 1)
+        checks.whole(self.explore_steps, "explore_steps", 0)
         if len(self.strides) != 4:
             raise ValueError(f"strides must be four whole numbers, got {self.strides}")
         for stride in self.strides:
-            _count(stride, "strides", least=1)
+            checks.whole(stride, "strides", 1)
         for name in ("objective_weight", "noise_start", "noise_end"):
             if not 0 <= checks.number(getattr(self, name), name) < float("inf"):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name):g}")
@@ -128,13 +127,4 @@ class AgentSettings:
             if "mico" not in self.method:
                 raise ValueError(f"beta belongs to MICo's distance, which {self.method} has not")
         if self.objective_hidden is not None:
-            _count(self.objective_hidden, "objective_hidden", least=1)
-
-
-def _count(value: int, name: str, least: int) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
+            checks.whole(self.objective_hidden, "objective_hidden", 1)

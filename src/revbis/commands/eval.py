@@ -30,7 +30,7 @@ def command(
     from revbis import checks, runtime
 
     runtime.prepare()
-    checks.whole(episodes, "--episodes", at_least=1)
+    checks.whole(episodes, "--episodes", 1)
     from revbis.envs import make_env
     from revbis.evaluate import episode_seed, play
     from revbis.runs import open_run

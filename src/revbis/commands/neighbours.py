@@ -33,8 +33,8 @@ def command(
 
     runtime.prepare()
     for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
-        checks.whole(value, flag, at_least=1)
-    checks.whole(episodes, "--episodes", at_least=1)
+        checks.whole(value, flag, 1)
+    checks.whole(episodes, "--episodes", 1)
     from revbis.neighbours import draw, find_neighbours
     from revbis.runs import open_run
 

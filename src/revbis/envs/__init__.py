@@ -57,9 +57,9 @@ def make_env(
     checks.choice(observation, ("pixels", "state"), "observation")
     checks.choice(distractor_split, ("train", "eval"), "distractor_split")
     for name, value in (("frame_stack", frame_stack), ("action_repeat", action_repeat)):
-        checks.whole(value, name, at_least=1)
-    checks.whole(pixels, "pixels", at_least=8)
-    checks.whole(seed, "seed", at_least=0)
+        checks.whole(value, name, 1)
+    checks.whole(pixels, "pixels", 8)
+    checks.whole(seed, "seed", 0)
     if distractor is not None and observation == "state":
         raise ValueError(
             'a distractor is seen in pixels only; leave it out with observation="state"'

@@ -15,7 +15,7 @@ from revbis import checks
 from revbis.replay.batch import Batch, OneStep
 from revbis.replay.kernels import Ints, gather_shifted, n_step_returns
 from revbis.replay.queue import TransitionQueue
-from revbis.replay.storage import Layout, Records, Ring, Storage, whole
+from revbis.replay.storage import Layout, Records, Ring, Storage
 
 _LARGEST = float(np.finfo(np.float32).max)
 _FORMAT = 1
@@ -72,8 +72,8 @@ class Replay:
         one_step: bool = False,
     ) -> None:
         layout = Layout.checked(capacity, observation_shape, action_size)
-        self.stack = whole(stack, "stack", 1)
-        self.n_step = whole(n_step, "n_step", 1)
+        self.stack = checks.whole(stack, "stack", 1)
+        self.n_step = checks.whole(n_step, "n_step", 1)
         self.discount = checks.discount(discount, "discount")
         self.shift = _checked_shift(shift, layout)
         self.one_step = bool(one_step)
@@ -84,7 +84,7 @@ class Replay:
                 f"got {layout.capacity}; use a larger --replay-capacity"
             )
         self._layout = layout
-        self._generator = np.random.Generator(np.random.PCG64(whole(seed, "seed", 0)))
+        self._generator = np.random.Generator(np.random.PCG64(checks.whole(seed, "seed", 0)))
         self._ring = Ring(layout, storage, directory)
         self._starts = TransitionQueue(layout.capacity)
         self._written = 0
@@ -187,7 +187,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = whole(batch_size, "batch_size", 1)
+        batch_size = checks.whole(batch_size, "batch_size", 1)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -254,7 +254,7 @@ class Replay:
         _check_settings(state, self._settings())
         self._written, self._running = 0, False
         self._starts.replace(np.empty(0, np.int64))
-        written = whole(state["written"], "state's written", 0)
+        written = checks.whole(state["written"], "state's written", 0)
         expected = max(0, written - self._layout.capacity)
         for piece in pieces:
             records = self._layout.checked_records(piece)
@@ -358,7 +358,7 @@ class Replay:
 
 def _checked_shift(shift: int, layout: Layout) -> int:
     """The shift that applies: none for vectors, less than the image for pixels."""
-    shift = whole(shift, "shift", 0)
+    shift = checks.whole(shift, "shift", 0)
     if not layout.pixels:
         return 0
     side = min(layout.observation_shape[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import operator
 import os
 import shutil
 import tempfile
@@ -24,17 +23,6 @@ STORAGES = ("ram", "disk")
 Records = dict[str, NDArray[Any]]
 
 
-def whole(value: int, name: str, least: int) -> int:
-    """A whole number of at least `least`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
-    return number
-
-
 @dataclass(frozen=True)
 class Layout:
     """What one record holds, and what all of them take.
@@ -52,12 +40,16 @@ class Layout:
     @classmethod
     def checked(cls, capacity: int, observation_shape: Sequence[int], action_size: int) -> Layout:
         """A layout of valid sizes, or a ValueError that says which is not."""
-        shape = tuple(whole(n, "observation_shape's sizes", 1) for n in observation_shape)
+        shape = tuple(checks.whole(n, "observation_shape's sizes", 1) for n in observation_shape)
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"observation_shape must be (C, H, W) for pixels or (D,) for vectors, got {shape}"
             )
-        return cls(whole(capacity, "capacity", 1), shape, whole(action_size, "action_size", 1))
+        return cls(
+            checks.whole(capacity, "capacity", 1),
+            shape,
+            checks.whole(action_size, "action_size", 1),
+        )
 
     @property
     def pixels(self) -> bool:
