@@ -143,9 +143,9 @@ def _list() -> None:
 
 def _given(words: Sequence[str], flag: str) -> str | None:
     """The value of a flag, before flags are parsed."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for number, word in enumerate(words):
         if word == flag:
-            return following
+            return words[number + 1] if number + 1 < len(words) else None
         if word.startswith(f"{flag}="):
             return word.partition("=")[2]
     return None

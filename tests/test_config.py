@@ -1,0 +1,110 @@
+"""Configs and presets: values, files, folders, differences."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from revbis.agents import AgentSettings
+from revbis.config import Config, changes
+from revbis.presets import CODE, OURS, PAPER, PRESETS, preset_config, preset_settings
+
+TASKS = ("dmc:cheetah_run", "metaworld:hammer", "gym:CarRacing-v3", "my.module:make")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_valid_config_with_sources(name: str, task: str) -> None:
+    config = preset_config(name, task)
+    known = {field.name for field in fields(Config)}
+    for key, setting in preset_settings(name, task).items():
+        assert key in known
+        assert getattr(config, key) == setting.value
+        assert setting.source in (PAPER, CODE, OURS)
+    assert Config.from_dict(json.loads(json.dumps(config.as_dict()))) == config
+
+
+def test_the_paper_preset_has_the_papers_values() -> None:
+    config = preset_config("paper", "dmc:cheetah_run")
+    assert (config.batch_size, config.pixels, config.frame_stack, config.action_repeat) == (
+        1024,
+        84,
+        3,
+        2,
+    )
+    assert (config.n_step, config.discount, config.update_every) == (3, 0.99, 2)
+    assert (config.noise_start, config.noise_end, config.noise_steps) == (1.0, 0.1, 2_000_000)
+    assert (config.frames, config.eval_every, config.eval_episodes) == (1_000_000, 10_000, 10)
+    assert (config.replay_capacity, config.explore_steps) == (1_000_000, 2000)
+    assert (config.mode, config.quality, config.strides) == ("alternating", "full", (2, 1, 1, 1))
+    assert preset_config("paper", "metaworld:hammer").noise_steps == 3_000_000
+
+
+def test_the_cpu_preset_is_smaller_in_every_dimension() -> None:
+    paper, cpu = (preset_config(name, "dmc:cheetah_run") for name in ("paper", "cpu"))
+    for name in ("frames", "pixels", "batch_size", "hidden", "replay_capacity", "noise_steps"):
+        assert getattr(cpu, name) < getattr(paper, name)
+    assert (cpu.mode, cpu.quality) == ("joint", "fast")
+    assert preset_config("cpu", "gym:CarRacing-v3").quality == "full"  # it draws itself
+
+
+def test_unknown_preset_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"--preset must be one of paper, cpu.*did you mean 'cpu'"):
+        preset_config("cpus", "dmc:cheetah_run")
+
+
+def test_the_folder_is_a_function_of_the_config() -> None:
+    config = replace(preset_config("cpu", "dmc:cheetah_run"), method="simsr-rev", seed=3)
+    assert config.directory == Path("runs/cpu/dmc-cheetah_run/simsr-rev/seed-3")
+    assert replace(config, task="a/b:c").directory.parts[-3] == "a-b-c"
+
+
+def test_parts_of_the_config() -> None:
+    config = replace(preset_config("cpu", "dmc:cheetah_run"), method="mico", hidden=7)
+    assert isinstance(config.agent, AgentSettings) and not isinstance(config.agent, Config)
+    assert (config.agent.method, config.agent.hidden) == ("mico", 7)
+    assert config.environment["pixels"] == config.pixels
+    assert "seed" not in config.environment
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("frames", 0, "frames must be at least 1"),
+        ("seed", -1, "seed must be at least 0"),
+        ("discount", 1.0, r"discount must be in \[0, 1\)"),
+        ("batch_size", 2.5, "batch_size must be a whole number"),
+        ("quality", "ful", "did you mean 'full'"),
+        ("observation", "pixel", "did you mean 'pixels'"),
+        ("replay_storage", "tape", "replay_storage must be one of ram, disk"),
+        ("threads", 0, "threads must be at least 1"),
+        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
+        ("shift", -1, "shift must be at least 0"),
+    ],
+)
+def test_bad_values_are_refused(setting: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(preset_config("cpu", "dmc:cheetah_run"), **{setting: value})
+
+
+def test_differences_and_which_are_safe() -> None:
+    before = preset_config("cpu", "dmc:cheetah_run")
+    now = replace(before, frames=10, hidden=99, device="cuda")
+    found = {change.name: change for change in changes(before, now)}
+    assert set(found) == {"frames", "hidden", "device"}
+    assert found["frames"].safe and found["device"].safe and not found["hidden"].safe
+    assert str(found["hidden"]) == "--hidden was 256, now 99"
+    assert changes(before, before) == []
+
+
+def test_unreadable_configs(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with pytest.raises(ValueError, match=r"is no run: it has no config\.json"):
+        Config.read(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="is not a revbis config"):
+        Config.read(path)
+    path.write_text(json.dumps(preset_config("cpu", "dmc:a").as_dict() | {"speed": 1}))
+    with pytest.raises(ValueError, match="unknown settings speed"):
+        Config.read(path)
