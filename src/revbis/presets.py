@@ -62,7 +62,10 @@ _CPU: dict[str, Setting] = _PAPER | {
     "eval_every": Setting(5_000, OURS),
     "eval_episodes": Setting(5, OURS),
     "checkpoint_every": Setting(10_000, OURS),
-    "pixels": Setting(64, OURS),
+    "pixels": Setting(48, OURS),
+    "action_repeat": Setting(4, OURS),
+    "update_every": Setting(1, OURS),
+    "channels": Setting(16, OURS),
     "quality": Setting("fast", OURS),
     "batch_size": Setting(128, OURS),
     "replay_capacity": Setting(100_000, OURS),
@@ -72,8 +75,8 @@ _CPU: dict[str, Setting] = _PAPER | {
     "learning_rate": Setting(3e-4, OURS),
     "objective_learning_rate": Setting(3e-4, OURS),
     "coefficient_learning_rate": Setting(3e-4, OURS),
-    "noise_steps": Setting(20_000, OURS),
-    "explore_steps": Setting(1000, OURS),
+    "noise_steps": Setting(5000, OURS),
+    "explore_steps": Setting(500, OURS),
 }
 _CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,11 +128,19 @@ def measure_neighbours(
 
     Returns:
         Seconds per update `alone` and `beside` another (the slower of the two), and the share of
-        the lone run's speed that is `kept`.
+        the lone run's speed that is `kept`; `kept_processor` is the same in processor time, which
+        does not count the time that other programs on the machine took.
     """
     runs = [_run_processes(n, (settings, batch, pixels, repeats)) for n in (1, 2)]
-    alone, beside = (max(seconds) for seconds in runs)
-    return {"alone": alone, "beside": beside, "kept": alone / beside}
+    (alone, alone_processor), (beside, beside_processor) = (
+        (max(wall for wall, _ in run), max(processor for _, processor in run)) for run in runs
+    )
+    return {
+        "alone": alone,
+        "beside": beside,
+        "kept": alone / beside,
+        "kept_processor": alone_processor / beside_processor,
+    }
 
 
 def random_replay(pixels: int, action_size: int, one_step: bool, records: int = 3000) -> Replay:
@@ -236,14 +244,16 @@ def _exclusive(inclusive: dict[str, float]) -> dict[str, float]:
     return parts
 
 
-def _run_processes(count: int, job: tuple[AgentSettings, int, int, int]) -> list[float]:
-    """Seconds per update of each of `count` processes that run at the same time."""
+def _run_processes(
+    count: int, job: tuple[AgentSettings, int, int, int]
+) -> list[tuple[float, float]]:
+    """Seconds and processor seconds per update of each of `count` simultaneous processes."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(count), context.SimpleQueue()
     processes = [context.Process(target=_one, args=(barrier, answers, *job)) for _ in range(count)]
     for process in processes:
         process.start()
-    seconds = [float(answers.get()) for _ in processes]
+    seconds: list[tuple[float, float]] = [answers.get() for _ in processes]
     for process in processes:
         process.join()
     return seconds
@@ -259,16 +269,16 @@ def _one(
     barrier.wait()
     times: Times = defaultdict(list)
     for _ in range(repeats):
-        with _timed(times, "update"):
+        with _timed(times, "update"), _timed(times, "processor", process_time):
             agent.update(replay.sample(batch), _STEP)
-    answers.put(median(times["update"]))
+    answers.put((median(times["update"]), median(times["processor"])))
 
 
 @contextmanager
-def _timed(times: Times, name: str) -> Iterator[None]:
-    start = perf_counter()
+def _timed(times: Times, name: str, clock: Callable[[], float] = perf_counter) -> Iterator[None]:
+    start = clock()
     yield
-    times[name].append(perf_counter() - start)
+    times[name].append(clock() - start)
 
 
 @contextmanager

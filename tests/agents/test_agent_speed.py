@@ -63,6 +63,13 @@ def test_bound_is_one_backward_and_two_forward_passes(monkeypatch):
     assert all(p.grad is not None for p in agent.parts.encoder.parameters())
 
 
+def test_runs_beside_each_other_are_measured():
+    settings = AgentSettings("drqv2", **TINY)
+    found = speed.measure_neighbours(settings, batch=8, pixels=20, repeats=2)
+    assert found["kept"] == found["alone"] / found["beside"] > 0
+    assert found["kept_processor"] > 0
+
+
 def test_freed_memory_is_kept_on_glibc(monkeypatch):
     if sys.platform.startswith("linux"):
         assert runtime.keep_freed_memory()
