@@ -63,6 +63,7 @@ def test_bound_is_one_backward_and_two_forward_passes(monkeypatch):
     assert all(p.grad is not None for p in agent.parts.encoder.parameters())
 
 
+@pytest.mark.slow
 def test_runs_beside_each_other_are_measured():
     settings = AgentSettings("drqv2", **TINY)
     found = speed.measure_neighbours(settings, batch=8, pixels=20, repeats=2)
