@@ -45,10 +45,9 @@ def cgroup(monkeypatch, tmp_path):
     """Pretends a machine with 5000 bytes free and a control group with the given files."""
 
     def write(limit, used):
-        (tmp_path / "max").write_text(limit)
-        (tmp_path / "current").write_text(used)
-        files = ((str(tmp_path / "max"), str(tmp_path / "current")),)
-        monkeypatch.setattr(memory, "_CGROUP_FILES", files)
+        (tmp_path / "memory.max").write_text(limit)
+        (tmp_path / "memory.current").write_text(used)
+        monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path])
         monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
 
     return write
@@ -84,10 +83,28 @@ def test_control_group_limit_refuses(cgroup):
 
 
 def test_no_control_group_leaves_the_machine(monkeypatch, tmp_path):
-    missing = str(tmp_path / "missing")
-    monkeypatch.setattr(memory, "_CGROUP_FILES", ((missing, missing),))
+    assert memory.control_groups("memory", tmp_path, tmp_path) == []
+    monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path / "missing"])
     monkeypatch.setattr(memory, "_machine_bytes", lambda: 7)
     assert memory.available_bytes() == 7
+
+
+@pytest.mark.parametrize("line", ["0::/outer/inner", "4:cpu,memory:/outer/inner"])
+def test_the_narrowest_control_group_decides(monkeypatch, tmp_path, line):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(f"{line}\n9:pids:/other\n")
+    version_2 = line.startswith("0::")
+    top = tmp_path if version_2 else tmp_path / "memory"
+    names = memory._LIMITS[0 if version_2 else 1]
+    for folder, limit in ((top / "outer", 4000), (top / "outer" / "inner", 3000)):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in zip(names, (limit, 1000), strict=True):
+            (folder / name).write_text(f"{value}\n")
+    found = memory.control_groups("memory", tmp_path, tmp_path)
+    assert found[0] == top / "outer" / "inner" and found[-1] == top
+    monkeypatch.setattr(memory, "control_groups", lambda controller: found)
+    monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
+    assert memory.available_bytes() == 2000
 
 
 def test_machine_without_proc_meminfo(monkeypatch):

@@ -20,6 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from revbis.memory import available_bytes, control_groups
+
 SIZE = 84
 _MARK = "revbis-doctor:"
 _SECONDS = 0.5
@@ -106,8 +108,6 @@ def main(question: str) -> None:
 
 def machine() -> Answer:
     """Cores, memory and disk that this process may use, and the driver of an NVIDIA GPU."""
-    from revbis.memory import available_bytes
-
     folders = dict.fromkeys((os.getcwd(), tempfile.gettempdir()))
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     total = min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_memory_limits()])
@@ -126,7 +126,7 @@ def machine() -> Answer:
 def _cpu_quotas() -> list[float]:
     """Cores' worth of time allowed by each control group that sets a limit."""
     quotas = []
-    for folder in _groups("cpu"):
+    for folder in control_groups("cpu", _PROC, _GROUPS):
         words = _read(folder / "cpu.max").split()  # version 2; then version 1
         words = words or [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
         if words[0].isdecimal():  # "max" and -1 mean no limit
@@ -136,21 +136,12 @@ def _cpu_quotas() -> list[float]:
 
 def _memory_limits() -> list[int]:
     names = ("memory.max", "memory.limit_in_bytes")
-    texts = [_read(folder / name) for folder in _groups("memory") for name in names]
+    texts = [
+        _read(folder / name)
+        for folder in control_groups("memory", _PROC, _GROUPS)
+        for name in names
+    ]
     return [int(text) for text in texts if text.isdecimal()]
-
-
-def _groups(controller: str) -> list[Path]:
-    """The folders of this process's control group and of those around it, of both versions."""
-    folders = []
-    for line in _read(_PROC / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = _GROUPS / controller if controllers else _GROUPS
-        here = top / path.strip("/")
-        folders += [each for each in (here, *here.parents) if each.is_relative_to(top)]
-    return folders
 
 
 def _read(path: Path) -> str:

@@ -8,21 +8,45 @@ from pathlib import Path
 
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
-_CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_LIMITS = (  # of version 2 and version 1
+    ("memory.max", "memory.current"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 )
 
 
 def available_bytes() -> int:
-    """Bytes that can still be allocated: the least of the machine's and the control group's."""
+    """Bytes that can still be allocated: the least of the machine's and the control groups'."""
     free = [_machine_bytes()]
-    for limit_file, used_file in _CGROUP_FILES:
-        limit, used = _read_int(limit_file), _read_int(used_file)
-        if limit is not None and used is not None:
-            used -= _reclaimable(Path(used_file).with_name("memory.stat"))
-            free.append(max(limit - used, 0))
+    for folder in control_groups("memory"):
+        for limit_file, used_file in _LIMITS:
+            limit, used = _read_int(folder / limit_file), _read_int(folder / used_file)
+            if limit is not None and used is not None:
+                free.append(max(limit - used + _reclaimable(folder / "memory.stat"), 0))
     return min(free)
+
+
+def control_groups(controller: str, proc: Path = _PROC, groups: Path = _GROUPS) -> list[Path]:
+    """The folders of this process's control group and of those around it, of both versions.
+
+    Args:
+        controller: "memory" or "cpu".
+        proc: Where the system tells about processes.
+        groups: Where control groups are.
+    """
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    folders = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = groups / controller if controllers else groups
+        here = top / path.strip("/")
+        folders += [each for each in (here, *here.parents) if each.is_relative_to(top)]
+    return folders
 
 
 def ensure_fits(needed: int, what: str, remedy: str) -> None:
@@ -77,8 +101,8 @@ def _reclaimable(stat_file: Path) -> int:
         return 0
 
 
-def _read_int(path: str) -> int | None:
+def _read_int(path: Path) -> int | None:
     try:
-        return int(Path(path).read_text())
+        return int(path.read_text())
     except (OSError, ValueError):
         return None
