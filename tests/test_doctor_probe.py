@@ -53,7 +53,8 @@ def test_whatever_a_library_raises_is_one_line(monkeypatch, capsys) -> None:
 
 
 @pytest.mark.parametrize("name", ["egl", "osmesa"])
-def test_really_draws(name: str) -> None:
+def test_really_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # MuJoCo sets it when it first draws
     if not backend_loads(name):
         pytest.skip(f"this machine has no {name}: make gl")
     answer = doctor_probe.ask("draw", MUJOCO_GL=name)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envs.toys import bug
 from revbis.envs import make_env
 
 
@@ -92,7 +91,6 @@ def test_gymnasiums_mujoco_draws_as_it_does_alone() -> None:
     assert (alone[0] != alone[2]).any()
 
 
-@bug("after Gymnasium's viewer has drawn, dm_control believes its own context still current")
 @pytest.mark.env("dmc")
 def test_dm_control_draws_as_before_after_gymnasiums_mujoco() -> None:
     from dm_control import suite

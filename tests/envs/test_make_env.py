@@ -11,9 +11,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import revbis.envs
-from envs.toys import bug, run_python
+from envs.toys import run_python
 from revbis.envs import make_env, task_names
 from revbis.envs.environment import TaskEnv
+from revbis.envs.gymnasium import resized
 from revbis.envs.simulation import Outcome
 
 NOTHING = np.zeros(2, dtype=np.float32)
@@ -87,7 +88,6 @@ def test_observations_are_nobodys_but_the_callers() -> None:
     assert not any(np.shares_memory(a, b) for a in kept for b in kept if a is not b)
 
 
-@bug("info['frame'] is a view of the observation: it keeps the whole stack alive and changes too")
 def test_the_newest_frame_is_an_array_of_its_own() -> None:
     observation, info = make("Clock").reset()
     assert not np.shares_memory(observation, info["frame"])
@@ -158,7 +158,6 @@ def test_success_is_none_where_there_is_no_such_notion() -> None:
         assert [info[f"success{end}"] for end in ("", "_any", "_last")] == [None] * 3
 
 
-@bug("a step that does not speak of success makes success_any None, even after a success")
 def test_a_success_that_was_said_once_is_remembered() -> None:
     env = make("SaysSuccessOnce", action_repeat=1)
     env.reset()
@@ -237,7 +236,6 @@ def test_sampled_actions_follow_the_seed() -> None:
     assert samples[0] == samples[1] != samples[2]
 
 
-@bug("checks.whole allows NumPy's integers, but its result is thrown away")
 def test_numbers_of_numpy() -> None:
     one = np.int64(1)
     env = make("Good", seed=one, frame_stack=one, pixels=np.int64(8), action_repeat=one)
@@ -284,6 +282,12 @@ def test_every_layout_becomes_channels_first(
     assert corners == colours
 
 
+def test_a_picture_three_pixels_high_is_not_taken_for_channels() -> None:
+    picture = np.zeros((3, 12, 3), dtype=np.uint8)
+    picture[..., 0] = 200
+    assert resized(picture, 8)[:, 4, 4].tolist() == RED
+
+
 @pytest.mark.parametrize("factory", ["Good", "Rendered"])
 def test_a_vector_observation(factory: str) -> None:
     env = make(factory, observation="state")
@@ -318,8 +322,8 @@ def test_a_factory_in_the_working_folder(tmp_path, monkeypatch) -> None:
     [
         ("DiscreteActions", {}, "actions must be continuous.*Discrete.*not supported"),
         ("GridOfActions", {}, "one-dimensional Box"),
-        ("InfiniteBounds", {}, "finite bounds.*RescaleAction"),
-        ("OneActionOnly", {}, "finite bounds"),
+        ("InfiniteBounds", {}, "finite bounds.*low and high"),
+        ("OneActionOnly", {}, "low below high"),
         ("NoPicture", {}, 'render_mode="rgb_array", or use observation="state"'),
         ("Painting", {"observation": "state"}, "needs a vector"),
         ("DictOfObservations", {"observation": "state"}, "needs a vector"),
@@ -339,17 +343,9 @@ def test_a_factory_that_will_not_do(factory: str, settings: dict, message: str) 
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        ("RendersNothing", r"render\(\) must return an array \[height, width, 3\], got.*NoneType"),
-        pytest.param(
-            "RendersFourChannels",
-            r"render\(\) must return",
-            marks=bug("a picture of four channels: 'could not broadcast', from deep inside"),
-        ),
-        pytest.param(
-            "RendersNumbers",
-            r"render\(\) must return",
-            marks=bug("a picture of floats: PIL's TypeError, from deep inside"),
-        ),
+        ("RendersNothing", r"render\(\) must return uint8 \[height, width, 3\], got NoneType"),
+        ("RendersFourChannels", r"render\(\) must return uint8 .*, got uint8 \(.*, 4\)"),
+        ("RendersNumbers", r"render\(\) must return uint8 .*, got float"),
     ],
 )
 def test_a_render_that_will_not_do(factory: str, message: str) -> None:
@@ -358,7 +354,6 @@ def test_a_render_that_will_not_do(factory: str, message: str) -> None:
         env.reset()
 
 
-@bug("an integer Box passes as continuous, and actions are cut off to whole numbers")
 def test_whole_numbers_are_no_continuous_actions() -> None:
     with pytest.raises(ValueError, match="continuous"):
         make("WholeActions")
@@ -378,7 +373,6 @@ def test_what_a_users_module_misses_is_not_hidden(tmp_path, monkeypatch) -> None
         make_env("imports_more:make", seed=1)
 
 
-@bug("any TypeError inside a factory is told as a question of its arguments")
 def test_a_type_error_inside_a_factory_is_not_hidden() -> None:
     with pytest.raises(TypeError):
         make("broken_inside")
@@ -390,14 +384,13 @@ def test_a_type_error_inside_a_factory_is_not_hidden() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pixels": 0}, "pixels must be an integer of at least 8, got 0"),
+        ({"pixels": 0}, "pixels must be at least 8, got 0"),
         ({"pixels": 7}, "at least 8, got 7"),
-        ({"pixels": 84.0}, "pixels must be an integer"),
-        ({"frame_stack": 0}, "frame_stack must be an integer of at least 1, got 0"),
-        ({"action_repeat": 0}, "action_repeat must be an integer of at least 1, got 0"),
-        ({"action_repeat": True}, "action_repeat must be an integer"),
-        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
-        ({"seed": None}, "seed must be an integer"),
+        ({"pixels": 84.0}, "pixels must be a whole number"),
+        ({"frame_stack": 0}, "frame_stack must be at least 1, got 0"),
+        ({"action_repeat": 0}, "action_repeat must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"seed": None}, "seed must be a whole number"),
         ({"quality": "ful"}, "quality must be one of full, fast, got 'ful'; did you mean 'full'"),
         ({"observation": "pixel"}, "did you mean 'pixels'"),
         ({"distractor_split": "test"}, "distractor_split must be one of train, eval"),
@@ -419,8 +412,8 @@ def test_a_task_in_no_known_form(task: str) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        pytest.param(":make", marks=bug("':make' is answered with 'Empty module name'")),
-        pytest.param(None, marks=bug("a task that is no text: AttributeError")),
+        ":make",
+        None,
     ],
 )
 def test_a_task_that_names_nothing(task: Any) -> None:
@@ -498,7 +491,6 @@ def test_closing() -> None:
         env.step(np.zeros(1))
 
 
-@bug("reset after close begins an episode in the closed simulator, and opens OpenGL anew")
 @pytest.mark.parametrize("observation", ["pixels", "state"])
 def test_a_closed_environment_stays_closed(observation: str) -> None:
     env = make("Good", observation=observation)
@@ -595,12 +587,7 @@ from revbis.envs import make_env
     [
         ("dm_control", "dmc:cheetah_run", r"needs dm_control.*type: pip install .*dm.control==1.0"),
         *(
-            pytest.param(
-                "mujoco",
-                task,
-                r"needs mujoco.*pip install .*mujoco==3",
-                marks=bug("of an extra's packages only the first is answered with its line"),
-            )
+            ("mujoco", task, r"needs mujoco.*pip install .*mujoco==3")
             for task in ("dmc:cheetah_run", "metaworld:hammer")
         ),
         ("metaworld", "metaworld:hammer", r"needs metaworld.*type: pip install .*metaworld==3"),

@@ -10,15 +10,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 ROOT = Path(__file__).parents[2]
-
-
-def bug(what: str) -> pytest.MarkDecorator:
-    """A test that fails because of a known bug: to be mended, then this mark taken away."""
-    return pytest.mark.xfail(strict=True, reason=f"BUG: {what}")
 
 
 def run_python(

@@ -56,10 +56,13 @@ def make_env(
     checks.choice(quality, QUALITIES, "quality")
     checks.choice(observation, ("pixels", "state"), "observation")
     checks.choice(distractor_split, ("train", "eval"), "distractor_split")
-    for name, value in (("frame_stack", frame_stack), ("action_repeat", action_repeat)):
-        checks.whole(value, name, 1)
-    checks.whole(pixels, "pixels", 8)
-    checks.whole(seed, "seed", 0)
+    frame_stack = checks.whole(frame_stack, "frame_stack", 1)
+    action_repeat = checks.whole(action_repeat, "action_repeat", 1)
+    pixels, seed = checks.whole(pixels, "pixels", 8), checks.whole(seed, "seed", 0)
+    if seed >= 2**32:
+        raise ValueError(f"seed must be below 2**32, got {seed}")
+    if not isinstance(task, str):
+        raise ValueError(f"a task must be {_FORMS}, got {task!r}")
     if distractor is not None and observation == "state":
         raise ValueError(
             'a distractor is seen in pixels only; leave it out with observation="state"'
@@ -102,6 +105,8 @@ def task_names(suite: str) -> list[str]:
         ModuleNotFoundError: Where the suite is not installed, with the line that installs it.
     """
     checks.choice(suite, ("dmc", "metaworld"), "suite")
+    with suppress(RenderingError):  # names can be told without OpenGL
+        choose_backend()  # before anything imports MuJoCo
     if suite == "dmc":
         from revbis.envs.dmc import task_names as names
     else:
@@ -122,7 +127,7 @@ def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Sim
         from revbis.envs.metaworld import MetaworldSimulation
 
         return MetaworldSimulation(name, size=size, quality=quality)
-    if not name:
+    if not (suite and name):
         raise ValueError(f"a task must be {_FORMS}, got {task!r}{_suggestion(task)}")
     if size and (quality != "full" or distracted):
         wanted = "distractors are" if distracted else 'quality="fast" is'

@@ -32,6 +32,12 @@ class Camera:
         # Multisampling would blend the numbers of neighbouring objects into others.
         return self._renderer(model, "fast").behind(data)
 
+    def refresh(self, model: Any) -> None:
+        """Has height fields read again, at the start of an episode."""
+        for renderer in self._renderers.values():
+            if renderer.model is model and model.nhfield:
+                renderer.refresh()
+
     def close(self) -> None:
         """Gives the OpenGL resources back."""
         for renderer in self._renderers.values():

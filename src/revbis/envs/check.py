@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from revbis.envs.gymnasium import is_image
+from revbis.envs.gymnasium import action_problem, is_image, picture_problem
 
 _STEPS = 2000
 _EPISODES = 5
@@ -47,33 +48,24 @@ def check_environment(env: Env[Any, Any]) -> list[Finding]:
     Args:
         env: A Gymnasium environment, as its author made it.
     """
-    findings = list(_actions(env.action_space))
-    if any(finding.kind == "wrong" for finding in findings):
-        return findings  # nothing else can be tried without actions
-    findings += _pictures(env)
+    problem = action_problem(env.action_space)
+    if problem is not None:
+        return [Finding("wrong", problem)]  # nothing else can be tried without actions
+    findings: list[Finding] = []
     try:
+        begun: Any = env.reset(seed=0)
+        if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[1], dict)):
+            text = f"reset() must return (observation, info), got {type(begun).__name__}"
+            return [Finding("wrong", text)]
+        findings += _pictures(env)
         episodes = [_play(env, seed, seed) for seed in range(_EPISODES)]
+        findings += _seeds(env, episodes)
     except Exception as error:  # whatever a user's environment raises is the finding
         return [*findings, Finding("wrong", f"playing it raised {type(error).__name__}: {error}")]
-    findings += _seeds(env, episodes)
     findings += _values(env, episodes)
     findings += _endings(episodes)
     findings += _gymnasium(env)
     return findings
-
-
-def _actions(space: Any) -> Iterator[Finding]:
-    if not isinstance(space, Box) or len(space.shape) != 1:
-        yield Finding(
-            "wrong",
-            f"actions must be continuous, a one-dimensional Box, but the action space is {space}",
-        )
-    elif not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        yield Finding(
-            "wrong",
-            f"actions must have finite bounds, but the action space is {space}; give the Box low "
-            "and high",
-        )
 
 
 def _pictures(env: Env[Any, Any]) -> Iterator[Finding]:
@@ -89,10 +81,10 @@ def _pictures(env: Env[Any, Any]) -> Iterator[Finding]:
         )
         return
     env.reset(seed=0)
-    first = env.render()
-    if not isinstance(first, np.ndarray) or first.ndim != 3 or first.dtype != np.uint8:
-        what = f"{first.dtype} {first.shape}" if isinstance(first, np.ndarray) else type(first)
-        yield Finding("wrong", f"render() must return uint8 [height, width, 3], got {what}")
+    first: Any = env.render()
+    problem = picture_problem(first)
+    if problem is not None:
+        yield Finding("wrong", problem)
     elif first.min() == first.max():
         yield Finding("wrong", f"render() draws one plain colour ({first.max()}): nothing is seen")
 
@@ -100,13 +92,14 @@ def _pictures(env: Env[Any, Any]) -> Iterator[Finding]:
 def _play(env: Env[Any, Any], seed: int, action_seed: int, steps: int = _STEPS) -> _Episode:
     env.action_space.seed(action_seed)
     observation, _ = env.reset(seed=seed)
-    episode = _Episode([np.array(observation)], [], [], False)
+    episode = _Episode([deepcopy(observation)], [], [], False)
     previous = observation
     for _ in range(steps):
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        episode.shares_memory |= np.shares_memory(np.asarray(previous), np.asarray(observation))
+        pairs = zip(_leaves(previous), _leaves(observation), strict=False)
+        episode.shares_memory |= any(np.shares_memory(a, b) for a, b in pairs)
         previous = observation
-        episode.observations.append(np.array(observation))
+        episode.observations.append(deepcopy(observation))
         episode.rewards.append(reward)
         episode.ends.append((terminated, truncated))
         if terminated or truncated:
@@ -134,12 +127,12 @@ def _seeds(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
 def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
     space = env.observation_space
     seen = [observation for episode in episodes for observation in episode.observations]
-    outside = next((o for o in seen if not space.contains(o.astype(o.dtype))), None)
+    outside = next((o for o in seen if not space.contains(o)), None)
     if outside is not None:
+        parts = [f"{o.dtype} {o.shape}, from {o.min()} to {o.max()}" for o in _leaves(outside)]
         yield Finding(
             "wrong",
-            f"an observation ({outside.dtype} {outside.shape}, from {outside.min()} to "
-            f"{outside.max()}) is not in the observation space {space}",
+            f"an observation ({'; '.join(parts)}) is not in the observation space {space}",
         )
     if any(episode.shares_memory for episode in episodes):
         yield Finding(
@@ -201,7 +194,19 @@ def _gymnasium(env: Env[Any, Any]) -> Iterator[Finding]:
 
 
 def _same(first: list[Any], second: list[Any]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    return all(
+        len(_leaves(a)) == len(_leaves(b)) and all(map(np.array_equal, _leaves(a), _leaves(b)))
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _leaves(observation: Any) -> list[NDArray[Any]]:
+    """The arrays of an observation, which may be a dictionary or a tuple of observations."""
+    if isinstance(observation, dict):
+        return [leaf for name in sorted(observation) for leaf in _leaves(observation[name])]
+    if isinstance(observation, tuple):
+        return [leaf for part in observation for leaf in _leaves(part)]
+    return [np.asarray(observation)]
 
 
 def _is_bool(flag: Any) -> bool:

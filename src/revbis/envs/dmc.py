@@ -77,6 +77,7 @@ class DmcSimulation:
             else:
                 _random_state(self._env).seed(seed)
         self._observation = self._env.reset().observation
+        self._camera.refresh(self._env.physics.model.ptr)
 
     def step(self, action: NDArray[np.float64]) -> Outcome:
         """One control step."""
@@ -106,7 +107,10 @@ class DmcSimulation:
     def close(self) -> None:
         """Gives back OpenGL and physics."""
         self._camera.close()
-        self._env.close()
+        if self._manipulation:
+            self._env.close()
+        else:  # whose close would leave dm_control's own OpenGL context to the end of the process
+            self._env.physics.free()
 
     def _load(self, seed: int) -> Any:
         # dm_control 1.0.28 on NumPy 2; the requirements keep NumPy below the version without it.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.envs.distractors import Distractor
-from revbis.envs.rendering import Pixels
+from revbis.envs.rendering import Pixels, close_at_exit
 from revbis.envs.simulation import Simulation
 
 
@@ -60,7 +60,9 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         # Middle and half range: actions in [−1, 1] pass through bounds of ±1 without rounding.
         self._middle = (simulation.high + simulation.low) / 2
         self._reach = (simulation.high - simulation.low) / 2
-        self._frames, self._success_any, self._over, self._closed = 0, False, True, False
+        self._frames, self._over, self._closed = 0, True, False
+        self._success_any, self._success = False, simulation.success_at_start
+        close_at_exit(self)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, simulation.low.shape, np.float32, seed)
         self.observation_space = (
             gymnasium.spaces.Box(0, 255, (3 * frame_stack, pixels, pixels), np.uint8, seed)
@@ -79,6 +81,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             seed: Makes this episode and those after it the ones of that seed.
             options: None are known.
         """
+        if self._closed:
+            raise ValueError("this environment is closed; make a new one")
         if seed is None:
             seed = self._seed
         self._seed = None
@@ -90,7 +94,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         if self.render_mode:
             self.draw(self._recent[0])
             self._recent[1:] = self._recent[0]
-        return self._seen(self.simulation.success_at_start, 1.0)
+        self._success = self.simulation.success_at_start
+        return self._seen(1.0)
 
     def step(
         self, action: NDArray[np.float32]
@@ -101,14 +106,15 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
                 "the episode is over (or none has begun): reset first"
             )
         scaled = self.scaled(action)
-        total, discount, success = 0.0, 1.0, None
+        total, discount = 0.0, 1.0
         for _ in range(self.action_repeat):
             outcome = self.simulation.step(scaled)
             self._frames += 1
             total += outcome.reward
             discount *= outcome.discount
-            success = outcome.success
-            self._success_any |= bool(success)
+            if outcome.success is not None:
+                self._success = outcome.success
+                self._success_any |= outcome.success
             if outcome.last:
                 self._over = True
                 break
@@ -116,7 +122,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             self._newest = (self._newest + 1) % len(self._recent)
             self.draw(self._recent[self._newest])
         terminated = self._over and discount == 0.0
-        observation, info = self._seen(success, discount)
+        observation, info = self._seen(discount)
         return observation, total, terminated, self._over and not terminated, info
 
     def render(self) -> Pixels:
@@ -157,19 +163,19 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             raise ValueError(f"an action must be finite, got {given}")
         return self._middle + np.clip(given, -1.0, 1.0) * self._reach
 
-    def _seen(self, success: bool | None, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _seen(self, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:
         """What `reset` and `step` tell: the observation and the info."""
-        so_far = None if success is None else self._success_any
+        so_far = None if self._success is None else self._success_any
         info = {
             "frames": self._frames,
             "state": self.simulation.state(),
             "discount": discount,
             "success": so_far,
             "success_any": so_far,
-            "success_last": success,
+            "success_last": self._success,
         }
         if not self.render_mode:
             return self.simulation.features(), info
         stack = self._stacked()
-        info["frame"] = stack[-3:]
+        info["frame"] = stack[-3:].copy()  # a view would keep the whole stack alive
         return stack, info

@@ -32,9 +32,7 @@ def require(module: str, extra: str, why: str) -> ModuleType:
     """
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
-            raise
+    except ModuleNotFoundError as error:  # the module, or something that it needs itself
         raise ModuleNotFoundError(
             f"{why} needs {error.name}, which is not installed; type: {install_line(extra)}",
             name=error.name,

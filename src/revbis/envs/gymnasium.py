@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from PIL import Image
 
-from revbis.envs.rendering import Pixels
+from revbis.envs.rendering import Pixels, forget_in_dm_control
 from revbis.envs.simulation import Outcome
 
 
@@ -46,9 +47,10 @@ def make_custom(task: str) -> Env[Any, Any]:
     if not callable(factory):
         raise ValueError(f"{task}: module {module_name!r} has no function {factory_name!r}")
     try:
-        env = factory()
+        signature(factory).bind()
     except TypeError as problem:
         raise ValueError(f"{task}: the factory is called without arguments: {problem}") from None
+    env = factory()
     if not isinstance(env, Env):
         raise ValueError(f"{task}: the factory must return a gymnasium.Env, got {type(env)}")
     return env
@@ -142,13 +144,23 @@ class GymSimulation:
         viewer = getattr(renderer, "viewer", None)
         if viewer is not None:  # Gymnasium draws into whichever context another renderer left
             viewer.make_context_current()
-        picture = self._env.render()
-        if not isinstance(picture, np.ndarray) or picture.ndim != 3:
-            raise ValueError(
-                f"{self._task}: render() must return an array [height, width, 3], got "
-                f"{getattr(picture, 'shape', type(picture))}"
-            )
-        return picture
+        picture: Any = self._env.render()
+        forget_in_dm_control()
+        problem = picture_problem(picture)
+        if problem is not None:
+            raise ValueError(f"{self._task}: {problem}")
+        drawn: Pixels = picture
+        return drawn
+
+
+def picture_problem(picture: Any) -> str | None:
+    """What is wrong with what `render` returned, if anything."""
+    wanted = "render() must return uint8 [height, width, 3]"
+    if not isinstance(picture, np.ndarray):
+        return f"{wanted}, got {type(picture).__name__}"
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
+        return f"{wanted}, got {picture.dtype} {picture.shape}"
+    return None
 
 
 def resized(picture: Pixels, size: int) -> Pixels:
@@ -170,15 +182,21 @@ def _is_vector(space: Any) -> bool:
 
 
 def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if not isinstance(space, Box) or len(space.shape) != 1:
-        raise ValueError(
-            f"{task}: actions must be continuous (a one-dimensional Box), got {space}; discrete "
+    problem = action_problem(space)
+    if problem is not None:
+        raise ValueError(f"{task}: {problem}")
+    return space.low.astype(np.float64), space.high.astype(np.float64)
+
+
+def action_problem(space: Any) -> str | None:
+    """What is wrong with an action space, if anything."""
+    if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
+        return (
+            f"actions must be continuous (a one-dimensional Box of floats), got {space}; discrete "
             "actions are not supported"
         )
-    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-        raise ValueError(
-            f"{task}: actions must have finite bounds, got {space}; wrap the environment in "
-            "gymnasium.wrappers.RescaleAction or give its Box bounds"
-        )
-    return low, high
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return f"actions must have finite bounds, got {space}; give the Box low and high"
+    if not (space.low < space.high).all():
+        return f"actions must have bounds with low below high, got {space}"
+    return None

@@ -8,9 +8,11 @@ pixels differ a little, so the quality belongs to the identity of an environment
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 (so that its clean-up at exit comes after ours)
 import ctypes
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,11 @@ Pixels = NDArray[np.uint8]
 
 APT_LINE = "apt-get install -y libegl1 libgl1"
 CONDA_LINE = "conda install -c conda-forge libegl libgl"
+_BACKENDS = ("egl", "osmesa", "glfw")
+# MuJoCo takes these too: other systems, other names of glfw, and none at all.
+_OTHERS = ("glx", "wgl", "cgl", "enable", "enabled", "on", "true", "1")
+_OFF = ("disable", "disabled", "off", "false", "0")
+_KNOWN = (*_BACKENDS, *_OTHERS, *_OFF)
 _GEOMS = 10_000
 _PLANES = ("mjGEOM_PLANE", "mjGEOM_HFIELD")
 
@@ -40,6 +47,10 @@ def choose_backend() -> str:
         RenderingError: When neither library can be loaded, with the packages to install.
     """
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if chosen and chosen not in _KNOWN:
+        raise RenderingError(
+            f"MUJOCO_GL must be one of {', '.join(_BACKENDS)}, or not set at all, got {chosen!r}"
+        )
     if not chosen and sys.platform == "linux":
         chosen = next((name for name in ("egl", "osmesa") if backend_loads(name)), "")
         if not chosen:
@@ -115,9 +126,18 @@ class Renderer:
         self._gl: Any = _new_context(size)
         self._make_current()
         with _framebuffer(model, size, quality):
-            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+            try:
+                self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+            except mujoco.FatalError as error:
+                raise _unusable(choose_backend(), error) from None
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        _OPEN.add(self)
+        close_at_exit(self)
+
+    def refresh(self) -> None:
+        """Reads height fields of the model again, which may change between episodes."""
+        self._make_current()
+        for number in range(self.model.nhfield):
+            self._mj.mjr_uploadHField(self.model, self._context, number)
 
     def draw(self, data: Any, out: Pixels) -> None:
         """Draws the scene of `data` into `out`, [3, size, size], top row first."""
@@ -171,20 +191,48 @@ class Renderer:
     def _make_current(self) -> None:
         if self._gl is None:
             raise ValueError("this environment is closed; make a new one")
-        if self._pid != os.getpid():
-            raise ValueError(
-                "OpenGL does not survive a fork: start workers with context='spawn' "
-                "(gymnasium.vector.AsyncVectorEnv(..., context='spawn'))"
-            )
-        _forget_in_dm_control()
+        _refuse_forks(self._pid)
+        forget_in_dm_control()
         self._gl.make_current()
 
 
 _OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
+_FIRST_PID: list[int] = []  # of the process that first made a context, if one did
+
+
+def close_at_exit(thing: Any) -> None:
+    """Has `thing.close()` called when the interpreter ends, before libraries clean up."""
+    if not _OPEN:
+        # Earlier than anything registered with atexit, in whatever order that was.
+        threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+    _OPEN.add(thing)
+
+
+def _close_all() -> None:
+    for thing in list(_OPEN):
+        thing.close()
+
+
+def _refuse_forks(pid: int) -> None:
+    if pid != os.getpid():
+        raise ValueError(
+            "OpenGL does not survive a fork: start workers with context='spawn' "
+            "(gymnasium.vector.AsyncVectorEnv(..., context='spawn'))"
+        )
+
+
+def _unusable(backend: str, error: Exception) -> RenderingError:
+    return RenderingError(
+        f"the OpenGL backend {backend!r} does not work here ({error}); `revbis doctor` tries each "
+        "one and says what to install"
+    )
 
 
 def _new_context(size: int) -> Any:
     backend = choose_backend()
+    _FIRST_PID.append(os.getpid())
+    del _FIRST_PID[1:]
+    _refuse_forks(_FIRST_PID[0])
     try:
         if backend == "egl":
             from mujoco.egl import GLContext
@@ -194,29 +242,14 @@ def _new_context(size: int) -> Any:
             from mujoco.gl_context import GLContext
         context = GLContext(size, size)
     except (ImportError, AttributeError, RuntimeError, OSError) as error:
-        raise RenderingError(
-            f"the OpenGL backend {backend!r} does not work here ({error}); `revbis doctor` tries "
-            "each one and says what to install"
-        ) from None
-    _close_before_others()
+        raise _unusable(backend, error) from None
+    egl = sys.modules.get("mujoco.egl")
+    if egl is not None:  # others may still use the display: the end of the process will do
+        atexit.unregister(egl.EGL.eglTerminate)
     return context
 
 
-def _close_before_others() -> None:
-    """At exit our renderers close first, and nobody ends the EGL display others still use."""
-    atexit.unregister(_close_all)
-    atexit.register(_close_all)
-    egl = sys.modules.get("mujoco.egl")
-    if egl is not None:  # MuJoCo's and dm_control's are one function; the process's end does it
-        atexit.unregister(egl.EGL.eglTerminate)
-
-
-def _close_all() -> None:
-    for renderer in list(_OPEN):
-        renderer.close()
-
-
-def _forget_in_dm_control() -> None:
+def forget_in_dm_control() -> None:
     """dm_control notes which context is current and does not look again: its note is now wrong."""
     base = sys.modules.get("dm_control._render.base")
     if base is not None:
