@@ -17,6 +17,7 @@ TINY: dict[str, Any] = {
     "checkpoint_every": 200,
     "log_every": 80,
     "action_repeat": 8,
+    "update_every": 2,
     "batch_size": 8,
     "hidden": 16,
     "channels": 4,
