@@ -15,8 +15,8 @@ from revbis.commands.console import in_time
 from revbis.commands.train import describe
 from revbis.config import Config
 from revbis.neighbours import find_neighbours
+from revbis.progress import Progress, Status
 from revbis.runs import open_run, resolve_device, train
-from revbis.train import Progress, Status
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.env("dmc")

@@ -18,8 +18,9 @@ from revbis.checkpoint import Checkpoints
 from revbis.config import Config, changes
 from revbis.envs import make_env
 from revbis.files import write_whole
+from revbis.progress import Status
 from revbis.records import Records, read_records
-from revbis.train import Status, Trainer
+from revbis.train import Trainer
 
 _LOG = logging.getLogger("revbis")
 _PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "dm_control", "metaworld")

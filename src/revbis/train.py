@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from revbis import alarms
 from revbis.agents import DrQV2
@@ -26,6 +23,7 @@ from revbis.evaluate import episode_seed, evaluate
 from revbis.files import write_whole
 from revbis.memory import resident_bytes
 from revbis.objectives import NonFiniteError
+from revbis.progress import Averages, Progress, RunningEpisode, Status, digest_of, saved_episode
 from revbis.records import Records
 from revbis.replay import Replay
 
@@ -34,65 +32,6 @@ _TRAIN, _EVAL = 0, 1  # streams of episode seeds
 
 class TrainingFailedError(ValueError):
     """The run cannot go on; the message says why and what to try."""
-
-
-@dataclass
-class Progress:
-    """Counters of a run.
-
-    Attributes:
-        frames: Simulator steps.
-        agent_steps: Actions taken.
-        updates: Updates made.
-        episodes: Episodes ended.
-        evaluations: Evaluations made.
-        largest_reward: Largest absolute reward of an agent step.
-    """
-
-    frames: int = 0
-    agent_steps: int = 0
-    updates: int = 0
-    episodes: int = 0
-    evaluations: int = 0
-    largest_reward: float = 0.0
-
-
-@dataclass
-class RunningEpisode:
-    """An episode so far: with its seed, its actions lead to the same moment again.
-
-    Attributes:
-        seed: Seed of its reset.
-        actions: Actions taken.
-        total: Sum of rewards.
-        observation: What the agent sees now.
-    """
-
-    seed: int
-    actions: list[NDArray[np.float32]] = field(default_factory=list)
-    total: float = 0.0
-    observation: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
-
-
-@dataclass(frozen=True)
-class Status:
-    """What the screen shows.
-
-    Attributes:
-        progress: Counters.
-        last_return: Of the last training episode.
-        last_evaluation: Mean return of the last evaluation.
-        c: The coefficient, if there is one.
-        seconds: By phase.
-        frames_per_second: Since this process began.
-    """
-
-    progress: Progress
-    last_return: float | None
-    last_evaluation: float | None
-    c: float | None
-    seconds: dict[str, float]
-    frames_per_second: float
 
 
 class Trainer:
@@ -198,7 +137,7 @@ class Trainer:
                 "records": self.records.state(),
                 "raised": sorted(self._raised),
                 "last_return": self._last_return,
-                "episode": None if episode is None else _saved_episode(episode),
+                "episode": None if episode is None else saved_episode(episode),
             }
             try:
                 self.checkpoints.save(
@@ -234,7 +173,7 @@ class Trainer:
         if saved is None:
             return None
         self._episode = self._replayed(saved)
-        if _digest(self._episode.observation) == saved["observation"]:
+        if digest_of(self._episode.observation) == saved["observation"]:
             return None
         self._episode = None
         self.replay.cut()
@@ -382,41 +321,3 @@ class Trainer:
             episode.actions.append(action)
             self._frames_in_episode = info["frames"]
         return episode
-
-
-class Averages:
-    """Means of the metrics of several updates; tensors until someone asks."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, torch.Tensor] = {}
-        self._counts: dict[str, int] = {}
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was added since the last take."""
-        return not self._sums
-
-    def add(self, metrics: dict[str, torch.Tensor]) -> None:
-        """Adds the metrics of one update."""
-        for name, value in metrics.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-            self._counts[name] = self._counts.get(name, 0) + 1
-
-    def take(self) -> dict[str, float]:
-        """The means, and begins anew."""
-        means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
-        self._sums, self._counts = {}, {}
-        return means
-
-
-def _saved_episode(episode: RunningEpisode) -> dict[str, Any]:
-    return {
-        "seed": episode.seed,
-        "actions": [action.tolist() for action in episode.actions],
-        "total": episode.total,
-        "observation": _digest(episode.observation),
-    }
-
-
-def _digest(observation: NDArray[Any]) -> str:
-    return hashlib.blake2b(observation.tobytes(), digest_size=16).hexdigest()

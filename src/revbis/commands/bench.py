@@ -88,8 +88,8 @@ def train(
 
     runtime.prepare(threads)
     from revbis.presets import preset_config
+    from revbis.progress import Status
     from revbis.runs import train as run
-    from revbis.train import Status
 
     seen: list[Status] = []
     with TemporaryDirectory() as folder:

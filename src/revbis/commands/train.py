@@ -14,7 +14,7 @@ from revbis.commands.console import in_time, print_table, status_line
 
 if TYPE_CHECKING:
     from revbis.config import Config
-    from revbis.train import Status
+    from revbis.progress import Status
 
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
 

@@ -1,0 +1,110 @@
+"""Where a run stands: counters, the running episode, averages, and what the screen shows."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+@dataclass
+class Progress:
+    """Counters of a run.
+
+    Attributes:
+        frames: Simulator steps.
+        agent_steps: Actions taken.
+        updates: Updates made.
+        episodes: Episodes ended.
+        evaluations: Evaluations made.
+        largest_reward: Largest absolute reward of an agent step.
+    """
+
+    frames: int = 0
+    agent_steps: int = 0
+    updates: int = 0
+    episodes: int = 0
+    evaluations: int = 0
+    largest_reward: float = 0.0
+
+
+@dataclass
+class RunningEpisode:
+    """An episode so far: with its seed, its actions lead to the same moment again.
+
+    Attributes:
+        seed: Seed of its reset.
+        actions: Actions taken.
+        total: Sum of rewards.
+        observation: What the agent sees now.
+    """
+
+    seed: int
+    actions: list[NDArray[np.float32]] = field(default_factory=list)
+    total: float = 0.0
+    observation: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the screen shows.
+
+    Attributes:
+        progress: Counters.
+        last_return: Of the last training episode.
+        last_evaluation: Mean return of the last evaluation.
+        c: The coefficient, if there is one.
+        seconds: By phase.
+        frames_per_second: Since this process began.
+    """
+
+    progress: Progress
+    last_return: float | None
+    last_evaluation: float | None
+    c: float | None
+    seconds: dict[str, float]
+    frames_per_second: float
+
+
+class Averages:
+    """Means of the metrics of several updates; tensors until someone asks."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._counts: dict[str, int] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was added since the last take."""
+        return not self._sums
+
+    def add(self, metrics: dict[str, torch.Tensor]) -> None:
+        """Adds the metrics of one update."""
+        for name, value in metrics.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def take(self) -> dict[str, float]:
+        """The means, and begins anew."""
+        means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
+
+
+def saved_episode(episode: RunningEpisode) -> dict[str, Any]:
+    """What a checkpoint keeps of an episode, fit for JSON."""
+    return {
+        "seed": episode.seed,
+        "actions": [action.tolist() for action in episode.actions],
+        "total": episode.total,
+        "observation": digest_of(episode.observation),
+    }
+
+
+def digest_of(observation: NDArray[Any]) -> str:
+    """A checksum of an observation."""
+    return hashlib.blake2b(observation.tobytes(), digest_size=16).hexdigest()
