@@ -197,9 +197,21 @@ def assert_equals_own(
     return frames
 
 
+@pytest.mark.slow
 def test_a_whole_episode_is_dm_controls_own() -> None:
-    frames = assert_equals_own("cheetah_run", 0, 1000, pixels=32, repeat=8)
+    frames = assert_equals_own("cheetah_run", 0, 1000, pixels=84, repeat=2)
     assert frames == 1000
+
+
+def test_a_new_terrain_is_seen() -> None:
+    env = make_env("dmc:quadruped_escape", seed=2, pixels=48, frame_stack=1)
+    theirs = own("quadruped_escape", 2)
+    for _ in range(3):  # each episode has another height field
+        seen = env.reset()[0]
+        theirs.reset()
+        picture = theirs.physics.render(48, 48, camera_id=2)
+        np.testing.assert_array_equal(seen.transpose(1, 2, 0), picture)
+    env.close()
 
 
 @pytest.mark.parametrize(
