@@ -4,19 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands import fails
 
 from revbis import tabular
 from revbis.cli import main
-
-
-def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Runs a command that must be refused; returns the one line it says."""
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert stop.value.code == 2
-    error = capsys.readouterr().err.strip()
-    assert "Traceback" not in error
-    return error
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:

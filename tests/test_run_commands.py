@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.commands import fails
 from tests.training import flags, tiny_config
 
 from revbis.cli import main
@@ -28,15 +29,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Config:
     config = tiny_config(tmp_path_factory.mktemp("run"), method="mico-rev", frames=400)
     assert train(config)
     return config
-
-
-def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert stop.value.code == 2
-    error = capsys.readouterr().err.strip()
-    assert "Traceback" not in error
-    return error
 
 
 def test_train_prints_its_evaluations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

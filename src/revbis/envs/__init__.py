@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from revbis import checks
 from revbis.envs.extras import require
@@ -74,19 +74,11 @@ def make_env(
     size = pixels if observation == "pixels" else 0
     background = Distractor(distractor, pixels, split=distractor_split) if distractor else None
     simulation = _simulation(task, size, quality, distractor is not None)
-    identity = {
-        "task": task,
-        "observation": observation,
-        "action_repeat": action_repeat,
-        "versions": simulation.versions,
-    }
+    told = {"task": task, "observation": observation, "action_repeat": action_repeat}
+    identity: dict[str, Any] = told | {"versions": simulation.versions}
     if size:
-        identity |= {
-            "pixels": pixels,
-            "frame_stack": frame_stack,
-            "quality": quality,
-            "distractor": background.identity if background else None,
-        }
+        identity |= {"pixels": pixels, "frame_stack": frame_stack, "quality": quality}
+        identity["distractor"] = background.identity if background else None
     return TaskEnv(
         simulation,
         identity=identity,

@@ -59,13 +59,17 @@ class Preview:
         """The numbers in words."""
         low, mean, high = min(self.returns), float(np.mean(self.returns)), max(self.returns)
         speeds = ", ".join(f"{name} {fps:.0f}" for name, fps in self.frames_per_second.items())
-        return {
+        numbers = {
             "observation": self.observation,
             "action": self.action,
             "horizon": f"{self.horizon} simulator steps" if self.horizon else "no time limit",
             "random return": f"{mean:.1f} ({low:.1f} to {high:.1f}, {len(self.returns)} episodes)",
             "steps/s": speeds,
         }
+        if "fast" in self.pictures:
+            gaps = self.pictures["fast"].astype(int) - self.pictures["full"]
+            numbers["fast differs by"] = f"{np.abs(gaps).mean():.1f} of 255 from full, on average"
+        return numbers
 
 
 def preview(
