@@ -11,7 +11,7 @@ from revbis import checks
 from revbis.agents.settings import AgentSettings
 
 # A run may be taken up again with another value of these: they do not change what is learned.
-_SAFE = frozenset(
+SAFE = frozenset(
     ("frames", "checkpoint_every", "keep_checkpoints", "log_every", "out", "device", "threads")
     + ("replay_storage", "tensorboard", "wandb", "compile")
 )
@@ -162,7 +162,7 @@ class Change:
     @property
     def safe(self) -> bool:
         """Whether the run can go on with the new value."""
-        return self.name in _SAFE
+        return self.name in SAFE
 
     def __str__(self) -> str:
         return f"--{self.name.replace('_', '-')} was {self.before}, now {self.now}"

@@ -1,0 +1,1 @@
+"""From run folders to scores, statistics, tables, figures and a page."""

@@ -1,0 +1,361 @@
+"""Run folders read into one tidy table, loud about what does not belong together."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from revbis.config import SAFE, Config
+
+Record = dict[str, Any]
+
+# Not part of what a method is: where and on what it ran, and how it was looked at.
+_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
+# Scores of different values of these are of different problems, whatever the method.
+_ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
+
+
+class Row(NamedTuple):
+    """One evaluation in the tidy table.
+
+    Attributes:
+        method: The group's label: the method, with the settings in which it differs from another
+            group of that method.
+        task: The task.
+        seed: The run's seed.
+        frames: Simulator steps so far.
+        agent_steps: Actions so far.
+        updates: Updates so far.
+        seconds: Time so far.
+        mean_return: Mean over the evaluation's episodes.
+        success: Share of episodes with success at any step; None where the task has none.
+        c: The coefficient; None without one.
+    """
+
+    method: str
+    task: str
+    seed: int
+    frames: int
+    agent_steps: int
+    updates: int
+    seconds: float
+    mean_return: float
+    success: float | None
+    c: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder.
+
+    Attributes:
+        folder: Where it is.
+        config: Its settings.
+        about: Versions, revision and command, from run.json.
+        evaluations: The lines of eval.jsonl that are whole and finite.
+        alarms: The lines of alarms.jsonl.
+        finished: Whether its budget is spent.
+    """
+
+    folder: Path
+    config: Config
+    about: Record
+    evaluations: list[Record]
+    alarms: list[Record]
+    finished: bool
+
+    @cached_property
+    def training(self) -> list[Record]:
+        """The lines of train.jsonl that are whole."""
+        return _read_lines(self.folder / "train.jsonl", lambda problem: None)
+
+    @property
+    def settings(self) -> tuple[tuple[str, Any], ...]:
+        """What the runs of one group have in common."""
+        values = self.config.as_dict()
+        return tuple((k, _hashable(values[k])) for k in sorted(values) if k not in _ASIDE)
+
+    @property
+    def frames(self) -> int:
+        """Frames at the last evaluation."""
+        return int(self.evaluations[-1]["frames"]) if self.evaluations else 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed alone, and so may be averaged.
+
+    Attributes:
+        label: The method, and where it has several groups, the settings that tell them apart.
+        task: The task.
+        runs: By seed.
+    """
+
+    label: str
+    task: str
+    runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, rising."""
+        return tuple(run.config.seed for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that was read.
+
+    Attributes:
+        groups: In order of task and label.
+        problems: What is missing, mixed or unreadable, in words.
+    """
+
+    groups: tuple[Group, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every run, in order of task, label and seed."""
+        return [run for group in self.groups for run in group.runs]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Every task, sorted."""
+        return sorted({group.task for group in self.groups})
+
+    @property
+    def labels(self) -> list[str]:
+        """Every label, sorted."""
+        return sorted({group.label for group in self.groups})
+
+    def group(self, label: str, task: str) -> Group | None:
+        """The group of a label on a task, if there is one."""
+        found = [g for g in self.groups if (g.label, g.task) == (label, task)]
+        return found[0] if found else None
+
+    def rows(self) -> list[Row]:
+        """The tidy table: a row for each evaluation."""
+        return [
+            _row(group, run, record)
+            for group in self.groups
+            for run in group.runs
+            for record in run.evaluations
+        ]
+
+    def write_csv(self, path: Path) -> None:
+        """Writes the tidy table."""
+        with open(path, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(Row._fields)
+            writer.writerows(self.rows())
+
+
+def read_study(paths: Iterable[Path]) -> Study:
+    """Reads every run in or below the given folders.
+
+    What cannot be read is passed over and named in `problems`; everything else is still there.
+
+    Raises:
+        ValueError: If there is no run at all, with what was found instead.
+    """
+    problems: list[str] = []
+    runs = [
+        run
+        for folder in _run_folders(paths, problems.append)
+        if (run := _read_run(folder, problems.append)) is not None
+    ]
+    if not runs:
+        raise ValueError("; ".join(["there is no run to read", *problems]))
+    groups = _grouped(_without_doubles(runs, problems.append))
+    problems += _comparability(groups)
+    return Study(tuple(groups), tuple(problems))
+
+
+def _run_folders(paths: Iterable[Path], problem: Callable[[str], None]) -> list[Path]:
+    folders: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            problem(f"{path} does not exist")
+        elif not path.is_dir():
+            problem(f"{path} is no run folder: give folders that revbis train or sweep made")
+        else:
+            found = sorted(config.parent for config in path.rglob("config.json"))
+            if not found:
+                problem(f"{path} has no run in it")
+            folders |= dict.fromkeys(folder.resolve() for folder in found)
+    return list(folders)
+
+
+def _read_run(folder: Path, problem: Callable[[str], None]) -> Run | None:
+    try:
+        config = Config.read(folder / "config.json")
+    except (ValueError, OSError) as reason:
+        problem(f"{folder} is left out: {reason}")
+        return None
+    evaluations = []
+    for record in _read_lines(folder / "eval.jsonl", problem):
+        try:
+            finite = math.isfinite(float(record["mean_return"])) and int(record["frames"]) >= 0
+        except (KeyError, TypeError, ValueError):
+            problem(f"{folder}/eval.jsonl: a line that is no evaluation is passed over")
+            continue
+        if finite:
+            evaluations.append(record)
+        else:
+            problem(f"{folder}: the return at frame {record['frames']:,} is not finite, left out")
+    if not evaluations:
+        problem(f"{folder} has no evaluation yet")
+    finished = bool(evaluations) and int(evaluations[-1]["frames"]) >= config.frames
+    if evaluations and not finished:
+        last = int(evaluations[-1]["frames"])
+        problem(f"{folder} is not finished: {last:,} of {config.frames:,} frames")
+    alarms = _read_lines(folder / "alarms.jsonl", problem)
+    return Run(folder, config, _read_about(folder, problem), evaluations, alarms, finished)
+
+
+def _read_about(folder: Path, problem: Callable[[str], None]) -> Record:
+    try:
+        about = json.loads((folder / "run.json").read_text())
+        if isinstance(about, dict):
+            return about
+    except (OSError, ValueError):
+        pass
+    problem(f"{folder}: run.json cannot be read, so its versions and command are not known")
+    return {}
+
+
+def _read_lines(path: Path, problem: Callable[[str], None]) -> list[Record]:
+    """The lines that are JSON objects; the others are named."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            problem(f"{path}: line {number} is half written or no JSON object, passed over")
+    return records
+
+
+def _without_doubles(runs: Sequence[Run], problem: Callable[[str], None]) -> list[Run]:
+    """One run of each identity: the one with more frames, or the first."""
+    kept: dict[Any, Run] = {}
+    for run in runs:
+        identity = (run.config.task, run.config.method, run.config.seed, run.settings)
+        other = kept.get(identity)
+        if other is None:
+            kept[identity] = run
+            continue
+        better, worse = (run, other) if run.frames > other.frames else (other, run)
+        kept[identity] = better
+        problem(f"{worse.folder} is left out: {better.folder} is the same run")
+    return list(kept.values())
+
+
+def _grouped(runs: Sequence[Run]) -> list[Group]:
+    labels = _labels(runs)
+    by_group: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        by_group[run.config.task, labels[run.config.method, run.settings]].append(run)
+    return [
+        Group(label, task, tuple(sorted(found, key=lambda run: run.config.seed)))
+        for (task, label), found in sorted(by_group.items(), key=lambda item: item[0])
+    ]
+
+
+def _labels(runs: Sequence[Run]) -> dict[Any, str]:
+    """A name for each method and its settings; only settings that differ are in it.
+
+    Settings that follow the task, as a preset's may, do not tell two groups apart: differences are
+    looked for among the runs of one method on one task.
+    """
+    differing: dict[str, set[str]] = defaultdict(set)
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        values = dict(run.settings)
+        other = first.setdefault((run.config.method, run.config.task), values)
+        differing[run.config.method] |= {k for k in values if values[k] != other[k]}
+    labels = {}
+    for run in runs:
+        method, values = run.config.method, dict(run.settings)
+        told = [f"{name}={values[name]}" for name in sorted(differing[method])]
+        labels[method, run.settings] = f"{method} ({', '.join(told)})" if told else method
+    return labels
+
+
+def _comparability(groups: Sequence[Group]) -> list[str]:
+    """What a reader must know before comparing the groups."""
+    problems = []
+    for task in sorted({group.task for group in groups}):
+        runs = [run for group in groups if group.task == task for run in group.runs]
+        for name in _ENVIRONMENT:
+            values = sorted({str(getattr(run.config, name)) for run in runs})
+            if len(values) > 1:
+                problems.append(
+                    f"{task}: {name} is {' and '.join(values)}: returns are not comparable"
+                )
+        presets = sorted({run.config.preset for run in runs})
+        if len(presets) > 1:
+            problems.append(f"{task}: presets {' and '.join(presets)} are not comparable")
+    for label in sorted({group.label for group in groups}):
+        of_label = [group for group in groups if group.label == label]
+        if "(" in label:
+            problems.append(f"{label} is kept apart: its settings differ from other runs'")
+        every = sorted({seed for group in of_label for seed in group.seeds})
+        for group in of_label:
+            missing = [seed for seed in every if seed not in group.seeds]
+            if missing:
+                problems.append(f"{group.task}, {label}: no seed {', '.join(map(str, missing))}")
+            if len(group.seeds) == 1:
+                problems.append(f"{group.task}, {label}: one seed only, so no spread is known")
+    return problems + _mixed_versions([run for group in groups for run in group.runs])
+
+
+def _mixed_versions(runs: Sequence[Run]) -> list[str]:
+    seen: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        for name, value in run.about.get("versions", {}).items():
+            seen[name].add(str(value))
+        seen["revision"].add(str(run.about.get("revision")))
+    return [
+        f"versions are mixed: {name} {' and '.join(sorted(values))}"
+        for name, values in sorted(seen.items())
+        if len(values) > 1
+    ]
+
+
+def _row(group: Group, run: Run, record: Record) -> Row:
+    return Row(
+        method=group.label,
+        task=group.task,
+        seed=run.config.seed,
+        frames=int(record["frames"]),
+        agent_steps=int(record.get("agent_steps", 0)),
+        updates=int(record.get("updates", 0)),
+        seconds=float(record.get("seconds", 0.0)),
+        mean_return=float(record["mean_return"]),
+        success=_share(record.get("success_any")),
+        c=record.get("c"),
+    )
+
+
+def _share(successes: Any) -> float | None:
+    known = [float(value) for value in successes or () if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
