@@ -11,6 +11,12 @@ torch.set_num_threads(1)
 WIDTHS = {"a": 3, "b": 5, "c": 4}
 
 
+def _readouts() -> Readouts:
+    made = Readouts(11, WIDTHS, torch.device("cpu"))
+    made.draw(*WIDTHS)
+    return made
+
+
 @pytest.fixture(params=["onednn", "plain"])
 def way(request, monkeypatch):
     if request.param == "plain":
@@ -54,7 +60,7 @@ def test_layer_starts_orthogonal_with_zero_bias():
 
 def test_readouts_are_separate_layers(way):
     torch.manual_seed(0)
-    readouts = Readouts(11, WIDTHS, torch.device("cpu"))
+    readouts = _readouts()
     with torch.no_grad():
         for name in WIDTHS:
             readouts.biases[name].normal_()
@@ -75,7 +81,7 @@ def test_readouts_are_separate_layers(way):
 
 
 def test_what_an_optimiser_writes_is_read(way):
-    readouts = Readouts(11, WIDTHS, torch.device("cpu"))
+    readouts = _readouts()
     features = torch.randn(7, 11)
     before = [t.clone() for t in readouts(features, *WIDTHS)]
     adam = torch.optim.Adam(readouts.of("b"), lr=0.1, fused=True)
@@ -88,14 +94,14 @@ def test_what_an_optimiser_writes_is_read(way):
 
 
 def test_loaded_readouts_are_read():
-    readouts, other = (Readouts(11, WIDTHS, torch.device("cpu")) for _ in range(2))
+    readouts, other = (_readouts() for _ in range(2))
     features = torch.randn(7, 11)
     readouts.load_state_dict(other.state_dict())
     torch.testing.assert_close(readouts(features, "a", "b"), other(features, "a", "b"))
 
 
 def test_readouts_start_orthogonal():
-    readouts = Readouts(11, WIDTHS, torch.device("cpu"))
+    readouts = _readouts()
     for name, width in WIDTHS.items():
         weight, bias = readouts.of(name)
         torch.testing.assert_close(weight @ weight.T, torch.eye(width))
@@ -103,7 +109,7 @@ def test_readouts_start_orthogonal():
 
 
 def test_change_between_passes_is_noticed(way):
-    readouts = Readouts(11, WIDTHS, torch.device("cpu"))
+    readouts = _readouts()
     (out,) = readouts(torch.randn(7, 11).requires_grad_(), "a")
     with torch.no_grad():
         readouts.weights["a"].add_(1)
@@ -112,7 +118,7 @@ def test_change_between_passes_is_noticed(way):
 
 
 def test_readouts_do_not_move():
-    readouts = Readouts(11, WIDTHS, torch.device("cpu"))
+    readouts = _readouts()
     with pytest.raises(RuntimeError, match="make them on their device"):
         readouts.double()
 
@@ -120,7 +126,7 @@ def test_readouts_do_not_move():
 def test_copies_are_refused():
     if module._ONEDNN is None:
         pytest.skip("this PyTorch has no oneDNN")
-    readouts = copy.deepcopy(Readouts(11, WIDTHS, torch.device("cpu")))
+    readouts = copy.deepcopy(_readouts())
     with pytest.raises(AssertionError, match="cannot be deep-copied"):
         readouts(torch.randn(7, 11), "b")
 
@@ -129,4 +135,4 @@ def test_gap_between_readouts_is_refused():
     if module._ONEDNN is None:
         pytest.skip("this PyTorch has no oneDNN")
     with pytest.raises(AssertionError):
-        Readouts(11, WIDTHS, torch.device("cpu"))(torch.randn(7, 11), "a", "c")
+        _readouts()(torch.randn(7, 11), "a", "c")

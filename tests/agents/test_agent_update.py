@@ -315,9 +315,8 @@ def test_learns_which_action_is_right_for_a_vector(make_agent):
 @pytest.mark.parametrize("mode", ["joint", "alternating"])
 def test_learns_from_pixels_with_an_objective(make_agent, mode):
     """Bright images want the action (1, −1), dark ones (−1, 1)."""
-    agent = make_agent(
-        "simsr-rev", mode, shape=(3, 17, 17), learning_rate=1e-3, noise_start=0.3, noise_end=0.3
-    )
+    options = {"learning_rate": 1e-3, "noise_start": 0.3, "noise_end": 0.3}
+    agent = make_agent("simsr-rev", mode, shape=(3, 17, 17), seed=1, **options)
     generator = torch.Generator().manual_seed(0)
 
     def images(count):
@@ -335,3 +334,15 @@ def test_learns_from_pixels_with_an_objective(make_agent, mode):
     chosen = np.stack([agent.act(image.numpy(), 0, explore=False) for image in obs])
     sign = np.where(bright.numpy(), 1, -1)
     assert (chosen[:, 0] * sign > 0.5).all() and (chosen[:, 1] * sign < -0.5).all()
+
+
+@pytest.mark.parametrize("shape", [(6, 20, 21), VECTOR])
+def test_an_objective_leaves_the_other_networks_as_they_begin(make_agent, shape):
+    plain, other = make_agent("drqv2", shape=shape), make_agent("simsr-rev", shape=shape)
+    for name in ("encoder", "policy", "critic", "target"):
+        theirs = plain.parts.modules()[name].state_dict()
+        for key, value in other.parts.modules()[name].state_dict().items():
+            assert torch.equal(value, theirs[key]), (name, key)
+    for name in ("critic", "actor", "target"):
+        for mine, his in zip(*(a.parts.readouts.of(name) for a in (plain, other)), strict=True):
+            assert torch.equal(mine, his), name

@@ -67,7 +67,7 @@ class Readouts(nn.Module):
     def __init__(self, inputs: int, widths: Mapping[str, int], device: torch.device) -> None:
         super().__init__()
         total = sum(widths.values())
-        self._matrix = torch.empty(total, inputs, device=device)
+        self._matrix = torch.zeros(total, inputs, device=device)
         self._bias = torch.zeros(total, device=device)
         self._rows: dict[str, slice] = {}
         self.weights, self.biases = nn.ParameterDict(), nn.ParameterDict()
@@ -75,10 +75,16 @@ class Readouts(nn.Module):
         for name, width in widths.items():
             rows = self._rows[name] = slice(start, start + width)
             start = rows.stop
-            self._matrix[rows] = nn.init.orthogonal_(torch.empty(width, inputs)).to(device)
             # Parameters made of slices share the matrix's memory: optimisers write into it.
             self.weights[name] = nn.Parameter(self._matrix[rows])
             self.biases[name] = nn.Parameter(self._bias[rows])
+
+    @torch.no_grad()
+    def draw(self, *names: str) -> None:
+        """Draws orthogonal weights for the named layers; before, they are 0."""
+        for name in names:
+            weight = self.weights[name]
+            weight.copy_(nn.init.orthogonal_(torch.empty(weight.shape)))
 
     def forward(self, features: Tensor, *names: str) -> tuple[Tensor, ...]:
         """The outputs of the named layers, [B, inputs] → [B, width] each.

@@ -50,6 +50,7 @@ class Parts:
         if not s.has_objective:
             del widths["projection"]
         self.readouts = Readouts(self.encoder.size, widths, device)
+        self.readouts.draw("critic", "actor")
         self.policy = Policy(s.feature_dim, s.hidden, action_size).to(device)
         self.critic = TwinQ(s.feature_dim, s.hidden, action_size).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
@@ -58,7 +59,8 @@ class Parts:
         ):
             target.requires_grad_(False).copy_(critic.detach())
         self.objective: Objective | None = None
-        if s.has_objective:
+        if s.has_objective:  # drawn last: with and without it, the others begin as the same
+            self.readouts.draw("projection")
             self.objective = make_objective(
                 s.method, s.latent_dim, action_size, **s.objective_options
             ).to(device)
