@@ -1,6 +1,7 @@
 """Small runs for the tests of training."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from revbis.config import Config
-from revbis.presets import preset_config
+from revbis.presets import command_line, preset_config
 
 TINY: dict[str, Any] = {
     "frames": 1200,
@@ -39,18 +40,8 @@ def tiny_config(out: Path, **settings: Any) -> Config:
 
 
 def flags(config: Config) -> list[str]:
-    """The command line of a config."""
-    start = preset_config(config.preset, config.task).as_dict()
-    words = ["--task", config.task, "--preset", config.preset]
-    for name, value in config.as_dict().items():
-        if name in ("task", "preset") or start[name] == value:
-            continue
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
-    return words
+    """The command line of a config, after `revbis train`."""
+    return shlex.split(command_line(config))[2:]
 
 
 def evaluations(config: Config) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,10 +67,11 @@ class Checkpoints:
     Args:
         folder: The run's checkpoint folder.
         keep: How many are kept.
+        guard: Called before anything is written; raises if this process no longer may.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = folder, keep
+    def __init__(self, folder: Path, keep: int, guard: Callable[[], None] = lambda: None) -> None:
+        self.folder, self.keep, self._guard = folder, keep, guard
         self._pieces: list[str] = []  # of the newest checkpoint
         self._written = 0  # records in them
 
@@ -82,6 +83,7 @@ class Checkpoints:
         Raises:
             OSError: As when the disk is full; earlier checkpoints are untouched.
         """
+        self._guard()
         self._save_records(replay)
         files = {
             "agent.pt": _packed(agent),
@@ -97,6 +99,7 @@ class Checkpoints:
             manifest |= {name: _entry(self.folder / name) for name in self._pieces}
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
             write_whole(unfinished / "manifest.json", content)
+            self._guard()  # once more: the pieces may have taken a while
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
         except BaseException:

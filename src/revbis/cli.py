@@ -20,6 +20,7 @@ _COMMANDS = {
     "eval": "play a run's agent",
     "neighbours": "picture of the nearest states under a run's learned metric",
     "report": "a page about a run",
+    "sweep": "many runs from one grid, on this machine or a Ray cluster",
     "bench": "speed measured side by side on this machine: env, update, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, NamedTuple
 
 from revbis import checks
@@ -103,3 +104,19 @@ def preset_config(name: str, task: str) -> Config:
     """The config of a preset for a task, with seed 1 and drqv2."""
     values = {key: setting.value for key, setting in preset_settings(name, task).items()}
     return Config(task=task, preset=name, **values)
+
+
+def command_line(config: Config) -> str:
+    """The command that trains a run: flags for what differs from its preset."""
+    usual = preset_config(config.preset, config.task).as_dict()
+    words = ["revbis", "train", "--task", config.task, "--method", config.method]
+    words += ["--preset", config.preset, "--seed", str(config.seed)]
+    for name, value in config.as_dict().items():
+        if name in ("task", "method", "preset", "seed") or value == usual[name]:
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,19 @@ class Records:
         tensorboard: Write TensorBoard files, where it is installed.
         wandb: Project at Weights & Biases, if any.
         run: What the run is, for Weights & Biases.
+        guard: Called before anything is written; raises if this process no longer may.
     """
 
     def __init__(
-        self, folder: Path, *, tensorboard: bool, wandb: str | None, run: dict[str, Any]
+        self,
+        folder: Path,
+        *,
+        tensorboard: bool,
+        wandb: str | None,
+        run: dict[str, Any],
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder = folder
+        self.folder, self._guard = folder, guard
         self.evaluations: list[Record] = []
         self.alarms: list[Record] = []
         self._train = folder / "train.jsonl"
@@ -43,6 +51,7 @@ class Records:
 
     def train(self, record: Record) -> None:
         """Appends a line to train.jsonl."""
+        self._guard()
         with open(self._train, "a") as file:
             file.write(_line(record))
         self._send("train", record)
@@ -84,6 +93,7 @@ class Records:
             sink.close()
 
     def _write(self, name: str, records: list[Record]) -> None:
+        self._guard()
         write_whole(self.folder / name, "".join(map(_line, records)).encode())
 
     def _send(self, kind: str, record: Record) -> None:

@@ -6,9 +6,9 @@ import json
 import logging
 import platform
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from revbis.checkpoint import Checkpoints
 from revbis.config import Config, changes
 from revbis.envs import make_env
 from revbis.files import write_whole
+from revbis.folders import RunFolder
+from revbis.presets import command_line
 from revbis.progress import Status
 from revbis.records import Records, read_records
 from revbis.train import Trainer
@@ -31,6 +33,7 @@ def train(
     *,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[Status], None] = lambda status: None,
+    home: RunFolder | None = None,
 ) -> bool:
     """Trains a run, from its beginning or from its newest checkpoint.
 
@@ -38,6 +41,7 @@ def train(
         config: The run; its folder follows from it.
         stop: Asked after every agent step; True saves and leaves.
         report: Called after every agent step.
+        home: The run's folder, already claimed; claimed here when not given.
 
     Returns:
         Whether the run is finished; a finished one is left as it is.
@@ -45,22 +49,29 @@ def train(
     Raises:
         ValueError: If the run was begun with other settings, and for whatever cannot be trained.
         TrainingFailedError: If a loss is not finite.
+        SupersededError: If another process has taken the run over.
         OSError: As when the disk is full; the last checkpoint is untouched.
     """
     folder = config.directory
     _compare(config, folder)
     if finished(config):
         return True
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints)
+    if home is None:
+        home = RunFolder(folder)
+        home.claim()
+    checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints, home.check)
     found = checkpoints.newest()
     records = Records(
-        folder, tensorboard=config.tensorboard, wandb=config.wandb, run=config.as_dict()
+        folder,
+        tensorboard=config.tensorboard,
+        wandb=config.wandb,
+        run=config.as_dict(),
+        guard=home.check,
     )
     try:
         trainer = Trainer(config, records, checkpoints, resolve_device(config.device))
         write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2).encode())
-        about = _about(trainer.env.identity)
+        about = _about(config, trainer.env.identity)
         write_whole(folder / "run.json", json.dumps(about, indent=2).encode())
         if found is None:
             records.clear()
@@ -69,12 +80,18 @@ def train(
             _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
             if warning:
                 _LOG.warning("%s", warning)
-        done = trainer.run(stop, report)
+        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
         if done:
             _write_result(folder, trainer)
+            home.saved()
         return done
     finally:
         records.close()
+
+
+def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
+    """Whether to stop here; tells others how far the run is on the way."""
+    return home.beat(trainer.status) or stop()
 
 
 def finished(config: Config) -> bool:
@@ -148,7 +165,7 @@ def _compare(config: Config, folder: Path) -> None:
         _LOG.warning("%s", change)
 
 
-def _about(identity: dict[str, Any]) -> dict[str, Any]:
+def _about(config: Config, identity: dict[str, Any]) -> dict[str, Any]:
     """What is to be known about a run besides its settings."""
     versions = {"revbis": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
@@ -160,7 +177,7 @@ def _about(identity: dict[str, Any]) -> dict[str, Any]:
         "environment": identity,
         "versions": versions,
         "revision": _revision(),
-        "command": " ".join(["revbis", *sys.argv[1:]]),
+        "command": command_line(config),
         "machine": platform.platform(),
     }
 

@@ -75,12 +75,18 @@ class Trainer:
         self._began = (time.perf_counter(), 0)
         self._frames_in_episode = 0
 
-    def run(self, stop: Callable[[], bool], report: Callable[[Status], None]) -> bool:
+    def run(
+        self,
+        stop: Callable[[], bool],
+        report: Callable[[Status], None],
+        saved: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Trains until the budget is spent or a stop is asked for.
 
         Args:
             stop: Asked after every agent step; then the run is saved and left.
             report: Called after every agent step.
+            saved: Called after every checkpoint.
 
         Returns:
             Whether the run is finished.
@@ -100,10 +106,12 @@ class Trainer:
                 self._log()
             if progress.frames >= saved_at + config.checkpoint_every:
                 self.save()
+                saved()
                 saved_at = progress.frames
             report(self.status())
             if stop():
                 self.save()
+                saved()
                 return False
         if not self.records.evaluations or (
             self.records.evaluations[-1]["frames"] < progress.frames

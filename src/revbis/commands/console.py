@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -111,6 +113,25 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
     with live or nullcontext():
         yield show
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Notes SIGINT and SIGTERM; a second one ends the process at once."""
+    caught: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+        print("\nrevbis: saving; once more to leave at once", file=sys.stderr, flush=True)
+
+    kept = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 def in_time(seconds: float) -> str:

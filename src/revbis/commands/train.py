@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from revbis.commands.console import in_time, print_table, status_line
+from revbis.commands.console import in_time, print_table, status_line, stop_signals
 
 if TYPE_CHECKING:
     from revbis.config import Config
@@ -55,7 +52,7 @@ def _train(config: Config) -> None:
     runtime.use_threads(config.threads)
     print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
     print(f"in {config.directory}")
-    with _signals() as caught, status_line() as show:
+    with stop_signals() as caught, status_line() as show:
         done = train(
             config,
             stop=lambda: bool(caught),
@@ -85,25 +82,6 @@ def describe(status: Status, budget: int) -> str:
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
     return " · ".join(parts) + "  [" + " ".join(split) + "]"
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Notes SIGINT and SIGTERM; a second one ends the process at once."""
-    caught: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-        print("\nrevbis: saving; once more to leave at once", file=sys.stderr, flush=True)
-
-    kept = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
 
 
 def _print_result(config: Config) -> None:

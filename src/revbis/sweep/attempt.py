@@ -1,0 +1,130 @@
+"""One attempt at a run, in a process of its own: on this machine or as a Ray task.
+
+`python -m revbis.sweep.attempt JOB` is how a local sweep starts one. What it prints goes to the
+attempt's log; the last line on the real standard output says how it ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+from revbis import runtime
+
+End = Literal["finished", "stopped", "superseded", "failed"]
+_PARENT_DEATH = 1  # of Linux's prctl
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be attempted.
+
+    Attributes:
+        config: The run's settings, as `Config.as_dict` gives them.
+        storage: fsspec URL of the sweep's folder; None when `out` is seen by every machine.
+    """
+
+    config: dict[str, Any]
+    storage: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended.
+
+    Attributes:
+        end: finished, stopped (saved on request), superseded by another attempt, or failed.
+        text: What failed.
+    """
+
+    end: End
+    text: str = ""
+
+
+def attempt(job: Job) -> Outcome:
+    """Trains a run until it is finished, fails, is stopped, or another attempt takes it over."""
+    runtime.prepare(job.config["threads"])
+    from revbis.config import Config
+    from revbis.folders import MirroredFolder, RunFolder, SupersededError
+    from revbis.runs import finished, train
+
+    config = Config.from_dict(job.config)
+    if job.storage is None:
+        home = RunFolder(config.directory)
+    else:
+        config, home = _mirrored(config, job.storage, MirroredFolder)
+    if job.storage is None and finished(config):
+        return Outcome("finished")
+    home.claim()
+    home.log.parent.mkdir(parents=True, exist_ok=True)
+    with open(home.log, "a", buffering=1) as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    stopping: list[int] = []
+    _on_signal(signal.SIGTERM, stopping)
+    try:
+        done = train(config, stop=lambda: bool(stopping), home=home)
+        return Outcome("finished" if done else "stopped")
+    except SupersededError as problem:
+        return Outcome("superseded", str(problem))
+    except Exception as problem:
+        traceback.print_exc()
+        with suppress(Exception):  # the log and the diagnosis, if that is still possible
+            home.saved()
+        text = str(problem) or "no message"
+        return Outcome("failed", f"{type(problem).__name__}: {text.splitlines()[0]}")
+    finally:
+        if job.storage is not None:
+            shutil.rmtree(config.out, ignore_errors=True)
+
+
+def _mirrored(config: Any, url: str, kind: Any) -> tuple[Any, Any]:
+    """The run in a folder of this machine's own, for storage that cannot be written in place."""
+    name = config.directory.relative_to(config.out).as_posix()
+    place = blake2b(url.encode(), digest_size=8).hexdigest()
+    scratch = Path(tempfile.gettempdir()) / f"revbis-{place}-{os.getpid()}"
+    local = replace(config, out=scratch)
+    return local, kind(local.directory, f"{url.rstrip('/')}/{_below(config.out)}{name}")
+
+
+def _below(out: Path) -> str:
+    """The folder of an override, which is part of the run's place."""
+    return "" if str(out) == "." else f"{out.as_posix()}/"
+
+
+def _on_signal(number: int, caught: list[int]) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+
+    signal.signal(number, note)
+
+
+def _end_with_parent() -> None:
+    """Asks Linux for a SIGTERM when the sweep dies, so that no run goes on unseen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGTERM)
+
+
+def main() -> None:
+    """Runs the job given as JSON."""
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which tells us
+    answer = os.dup(1)
+    outcome = attempt(Job(**json.loads(sys.argv[1])))
+    os.write(answer, json.dumps(vars(outcome)).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
