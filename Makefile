@@ -11,13 +11,13 @@ STAMP := $(VENV)/.installed
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench clean gl
+.PHONY: demo test lint format bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis tabular solve --example toy --metric all --gamma 0.9 --out demo/toy
 	$(BIN)/revbis tabular solve --example grid --metric all --gamma 0.9 --out demo/grid
 
-test: gl $(STAMP)
+test: gl browser $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP)
@@ -35,6 +35,10 @@ bench: gl $(STAMP)
 # OpenGL for drawing without a screen: installed where we may, else the line to run is printed.
 gl:
 	@bash tools/install-gl
+
+# A browser for the tests of the report page, likewise.
+browser:
+	@bash tools/install-chromium
 
 clean:
 	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,9 @@
 """train, eval, neighbours, report, bench: as typed."""
 
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -131,16 +133,79 @@ def test_neighbours_are_the_nearest(run: Config, tmp_path: Path) -> None:
         assert picture.size[0] > 500
 
 
-def test_report_is_one_page(
-    run: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["report", str(run.directory), "-o", str(tmp_path)])
-    assert "index.html" in capsys.readouterr().out
-    page = (tmp_path / "index.html").read_text()
-    for part in ("Learning curve", "Coefficient c", "Where the time went", "data:video/mp4;base64"):
+@pytest.fixture(scope="module")
+def report(run: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the run's page."""
+    folder = tmp_path_factory.mktemp("report")
+    main(["report", str(run.directory), "-o", str(folder)])
+    return folder
+
+
+def test_report_is_one_page(run: Config, report: Path) -> None:
+    page = (report / "index.html").read_text()
+    for part in ("Learning curve", "Coefficient c", "Timing", "Settings", "Commands", "Versions"):
         assert part in page
-    assert "data:image/png;base64" in page and "mico-rev" in page
+    assert "data:video/mp4;base64" in page and "data:image/png;base64" in page
+    assert "mico-rev" in page and f"revbis train --task {run.task}" in page
     assert not re.search(r"""(src|href)=["']https?:""", page)  # nothing from a network
+
+
+def test_report_keeps_what_is_newer_than_the_checkpoint(
+    run: Config, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def record(config: Config, agent: object, seed: int, path: Path) -> None:
+        made.append(config.task)
+        path.write_bytes(b"another")
+
+    monkeypatch.setattr("revbis.video.record_episode", record)
+    words = ["report", str(run.directory), "-o", str(report)]
+    main(words)
+    assert made == [] and "data:video/mp4" in (report / "index.html").read_text()
+    (video,) = report.glob("media/*/episode.mp4")
+    os.utime(video, (0, 0))  # older than the checkpoint
+    main(words)
+    assert made == [run.task] and video.read_bytes() == b"another"
+    assert [path.name for path in video.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_report_without_its_video(
+    run: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no codec today")
+
+    monkeypatch.setattr("revbis.video.record_episode", broken)
+    main(["report", str(run.directory), "-o", str(tmp_path)])
+    assert "no episode.mp4: no codec today" in capsys.readouterr().err
+    page = (tmp_path / "index.html").read_text()
+    assert "data:image/png;base64" in page and "data:video" not in page
+
+
+def test_report_on_several_runs_draws_no_video_unless_asked(
+    run: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "revbis.video.record_episode", lambda config, agent, seed, path: path.write_bytes(b"v")
+    )
+    for seed in (1, 2):
+        folder = tmp_path / "runs" / f"seed-{seed}"
+        shutil.copytree(run.directory, folder)
+        (folder / "config.json").write_text(json.dumps(run.as_dict() | {"seed": seed}))
+    first = tmp_path / "runs" / "seed-1" / "eval.jsonl"
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    first.write_text("".join(json.dumps(r | {"mean_return": 1e6}) + "\n" for r in lines))
+    words = ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "page")]
+    main(words)
+    assert not (tmp_path / "page" / "media").exists()
+    main([*words, "--videos"])
+    (folder,) = (tmp_path / "page" / "media").iterdir()
+    assert "seed-1" in folder.name  # the better of the two
+    assert (tmp_path / "page" / "index.html").read_text().count("data:video/mp4") == 1
 
 
 @pytest.mark.parametrize("name", ["eval", "neighbours", "report"])

@@ -202,14 +202,15 @@ def _read_run(folder: Path, problem: Callable[[str], None]) -> Run | None:
     evaluations = []
     for record in _read_lines(folder / "eval.jsonl", problem):
         try:
-            finite = math.isfinite(float(record["mean_return"])) and int(record["frames"]) >= 0
-        except (KeyError, TypeError, ValueError):
+            frames, finite = int(record["frames"]), math.isfinite(float(record["mean_return"]))
+            success_share(record.get("success_any"))
+        except (KeyError, TypeError, ValueError, OverflowError):
             problem(f"{folder}/eval.jsonl: a line that is no evaluation is passed over")
             continue
         if finite:
             evaluations.append(record)
         else:
-            problem(f"{folder}: the return at frame {record['frames']:,} is not finite, left out")
+            problem(f"{folder}: the return at frame {frames:,} is not finite, left out")
     if not evaluations:
         problem(f"{folder} has no evaluation yet")
     finished = bool(evaluations) and int(evaluations[-1]["frames"]) >= config.frames
@@ -236,6 +237,9 @@ def _read_lines(path: Path, problem: Callable[[str], None]) -> list[Record]:
     try:
         lines = path.read_text(errors="replace").splitlines()
     except FileNotFoundError:
+        return []
+    except OSError as reason:
+        problem(f"{path} cannot be read: {reason.strerror}")
         return []
     records = []
     for number, line in enumerate(lines, 1):
@@ -310,12 +314,11 @@ def _comparability(groups: Sequence[Group]) -> list[str]:
         presets = sorted({run.config.preset for run in runs})
         if len(presets) > 1:
             problems.append(f"{task}: presets {' and '.join(presets)} are not comparable")
+    every = sorted({seed for group in groups for seed in group.seeds})
     for label in sorted({group.label for group in groups}):
-        of_label = [group for group in groups if group.label == label]
         if "(" in label:
             problems.append(f"{label} is kept apart: its settings differ from other runs'")
-        every = sorted({seed for group in of_label for seed in group.seeds})
-        for group in of_label:
+        for group in (group for group in groups if group.label == label):
             missing = [seed for seed in every if seed not in group.seeds]
             if missing:
                 problems.append(f"{group.task}, {label}: no seed {', '.join(map(str, missing))}")
@@ -327,7 +330,8 @@ def _comparability(groups: Sequence[Group]) -> list[str]:
 def _mixed_versions(runs: Sequence[Run]) -> list[str]:
     seen: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        for name, value in run.about.get("versions", {}).items():
+        versions = run.about.get("versions")
+        for name, value in (versions if isinstance(versions, dict) else {}).items():
             seen[name].add(str(value))
         seen["revision"].add(str(run.about.get("revision")))
     return [
@@ -347,14 +351,20 @@ def _row(group: Group, run: Run, record: Record) -> Row:
         updates=int(record.get("updates", 0)),
         seconds=float(record.get("seconds", 0.0)),
         mean_return=float(record["mean_return"]),
-        success=_share(record.get("success_any")),
-        c=record.get("c"),
+        success=success_share(record.get("success_any")),
+        c=_number(record.get("c")),
     )
 
 
-def _share(successes: Any) -> float | None:
+def success_share(successes: Any) -> float | None:
+    """Share of an evaluation's episodes with success; None where the task has no such notion."""
     known = [float(value) for value in successes or () if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def _number(value: Any) -> float | None:
+    """A number, also one that JSON does not know and a record holds in words."""
+    return None if value is None else float(value)
 
 
 def _hashable(value: Any) -> Any:

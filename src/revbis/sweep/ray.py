@@ -17,14 +17,6 @@ from revbis.sweep.driver import Ended, Place
 
 _LOG = logging.getLogger("revbis")
 _GRACE_SECONDS = 120.0
-# A node that is cut off is noticed within 20 s and not within minutes.
-_HEALTH = {
-    "RAY_health_check_period_ms": "2000",
-    "RAY_health_check_timeout_ms": "3000",
-    "RAY_health_check_failure_threshold": "3",
-    "RAY_grpc_client_keepalive_time_ms": "10000",
-    "RAY_grpc_client_keepalive_timeout_ms": "10000",
-}
 
 
 @dataclass(frozen=True)
@@ -56,8 +48,6 @@ class RayRunner:
 
     def __init__(self, address: str | None, request: Request, place: Place) -> None:
         self._ray = _import_ray()
-        for name, value in _HEALTH.items():
-            os.environ.setdefault(name, value)
         try:
             self._ray.init(
                 address=address or "local",
@@ -152,7 +142,7 @@ class RayRunner:
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # runs without GPU see none
     try:
         import ray
     except ImportError:

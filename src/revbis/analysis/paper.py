@@ -1,0 +1,125 @@
+"""What the paper reports, as data: shown beside what is measured, never mixed with it."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from revbis.analysis.scores import Study
+from revbis.config import SAFE, Config
+from revbis.presets import preset_settings
+
+SOURCE = (
+    "Table 1 of “Revisiting Bisimulation Metric for Robust Representations in Reinforcement "
+    "Learning”, ICML 2025"
+)
+FRAMES = 1_000_000
+SYSTEMS = {
+    "mico-rev": "MICo†",
+    "simsr-rev": "SimSR†",
+    "mico": "MICo",
+    "simsr": "SimSR",
+    "taco": "TACO",
+    "drqv2": "DrQ-v2",
+    "dreamerv3": "Dreamer-v3",
+    "tdmpc": "TD-MPC",
+}
+# Three returns of at least 0 with mean 79 (simsr on hopper_hop) have a standard error of at most 79
+# and a population deviation of at most 112; their sample standard deviation can be 137.
+SPREAD = (
+    "the paper does not say what its ± is, but 79 ± 136 over 3 seeds can only be a sample standard "
+    "deviation; the systems with 6 seeds it copied from the TACO paper"
+)
+
+
+class Reported(NamedTuple):
+    """A number of the paper's Table 1.
+
+    Attributes:
+        task: The task, as in `revbis train --task`.
+        system: The system: a method of this project, or taco, dreamerv3 or tdmpc.
+        mean: Mean return at 1M frames.
+        spread: What stands behind ±.
+        seeds: Over how many seeds.
+    """
+
+    task: str
+    system: str
+    mean: float
+    spread: float
+    seeds: int
+
+
+@cache
+def table1() -> tuple[Reported, ...]:
+    """Table 1: nine tasks, eight systems."""
+    with open(Path(__file__).with_name("paper_table1.csv"), newline="") as file:
+        return tuple(
+            Reported(
+                f"dmc:{row['task']}",
+                row["system"],
+                float(row["mean"]),
+                float(row["spread"]),
+                int(row["seeds"]),
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+def reported(task: str) -> dict[str, Reported]:
+    """What Table 1 has about a task, by system; nothing for other tasks."""
+    return {number.system: number for number in table1() if number.task == task}
+
+
+def scale_gaps(config: Config, frames: int) -> list[str]:
+    """In what a measured score is not of the paper's scale, the paper's value in brackets.
+
+    Args:
+        config: The run's settings.
+        frames: The frames its score is at.
+
+    Returns:
+        Such as `pixels 48 (84)`; empty if it is of the paper's scale.
+    """
+    gaps = [] if frames == FRAMES else [f"frames {frames:,} ({FRAMES:,})"]
+    wanted = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
+    wanted |= {"observation": "pixels", "distractor": None}
+    for name, value in wanted.items():
+        found = getattr(config, name)
+        if name not in SAFE and found != value:
+            gaps.append(f"{name} {found} ({value})")
+    return gaps
+
+
+def scale_notes(study: Study, at: Mapping[str, int]) -> tuple[str, list[str]]:
+    """What must stand wherever measured and reported numbers are shown together.
+
+    Args:
+        study: The measured runs.
+        at: For each task, the frames that its scores are at.
+
+    Returns:
+        Whether they are of one scale, in a sentence that is empty if nothing is reported, and
+        notes: the source, and every setting in which the measured ones differ.
+    """
+    if not any(reported(task) for task in at):
+        return "", [f"None of these tasks is in {SOURCE}."]
+    notes = [f"Reported: {SOURCE}, {FRAMES:,} frames; {SPREAD}."]
+    by_gaps: dict[str, dict[str, None]] = defaultdict(dict)
+    for group in (group for group in study.groups if reported(group.task)):
+        for run in group.runs:
+            gaps = ", ".join(scale_gaps(run.config, at[group.task]))
+            by_gaps[gaps][f"{group.label} on {group.task}"] = None
+    for gaps, names in by_gaps.items():
+        who = "" if len(by_gaps) == 1 else f" ({', '.join(names)})"
+        scale = "the paper's settings and budget"
+        if gaps:
+            scale = f"not at the paper's scale, which is in brackets: {gaps}"
+        notes.append(f"Measured{who}: {scale}.")
+    if list(by_gaps) == [""]:
+        return "Measured and reported scores are of one scale.", notes
+    return "Measured scores are NOT at the paper's scale: see the notes.", notes

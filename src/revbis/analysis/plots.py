@@ -1,0 +1,443 @@
+"""Figures of a study: learning curves, ablation, the coefficient, profiles.
+
+Methods differ in colour, line and marker, so that no figure needs the colours to be told apart.
+Every figure has its caption below it, and as its label (`figure.get_label()`).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from revbis.analysis import stats, tables
+from revbis.analysis.scores import Group, Run, Study
+
+# Okabe and Ito's colours without yellow, which is hard to see on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
+_MARKERS = "osD^vPX*"
+_COLUMNS = 3
+_PANEL = (2.7, 2.0)  # inches
+_LINE_HEIGHT = 0.112  # inches, of the caption
+_LETTERS = 20  # of the caption, to an inch
+_MARKS = 8  # on a curve
+_THRESHOLDS = np.linspace(0.0, 1.0, 101)
+_PAPER_ALPHA = {"success": 0.5, "return": 0.2}
+_STYLE: dict[Any, Any] = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "svg.hashsalt": "revbis",
+    "pdf.fonttype": 42,
+}
+
+
+Shown = list[tuple[Group, list[stats.Curve]]]
+
+
+class _Look(NamedTuple):
+    colour: str
+    line: Any
+    marker: str
+
+
+def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
+    """Score over frames, a panel for each task: mean over seeds with one standard error.
+
+    A mean is drawn at frames that all seeds of a curve have, and nowhere else; beyond them, seeds
+    that have gone further are thin lines of their own.
+
+    Args:
+        study: The runs.
+        alpha: Of the moving average, `stats.ewma`; 1 for none. When not given, the paper's: 0.2,
+            and 0.5 on Meta-World.
+
+    Raises:
+        ValueError: If no run was evaluated, and for an alpha out of range.
+    """
+    shown = _shown(study, stats.curve)
+    if not shown:
+        raise ValueError("there is nothing to draw: no run has been evaluated yet")
+    alphas = {
+        group.task: _PAPER_ALPHA[stats.measure(group.task)] if alpha is None else alpha
+        for group, _ in shown
+    }
+    used = sorted(set(alphas.values()))
+    smoothing = " and ".join(f"{one:g}" for one in used)
+    smoothing += " (Meta-World)" if len(used) > 1 else ""
+    smoothed = "Not smoothed." if used == [1.0] else f"Smoothed by EWMA with α = {smoothing}."
+    caption = f"Evaluations with the mean action: {_mean_told(shown)} {smoothed}"
+    figure, panels = _curve_panels(study, shown, caption, alphas)
+    for task, panel in panels.items():
+        if stats.measure(task) == "success":
+            panel.set(ylabel="success rate", ylim=(-0.03, 1.03))
+            panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+        else:
+            panel.set_ylabel("return")
+            if all(np.min(line.get_ydata(), initial=0.0) >= 0 for line in panel.lines):
+                panel.set_ylim(bottom=0)
+    return figure
+
+
+def coefficients(study: Study) -> Figure:
+    """The coefficient c over training, a panel for each task: mean with one standard error.
+
+    Raises:
+        ValueError: If no run has a coefficient.
+    """
+    shown = _shown(study, stats.coefficient_curve)
+    if not shown:
+        raise ValueError(
+            "there is nothing to draw: no run has a coefficient c; methods that learn one have "
+            "-rev in their name and not -no-c"
+        )
+    caption = (
+        f"Coefficient c, the weight of the next-state distance: {_mean_told(shown)} Not smoothed. "
+        "Dotted: 0.5, the start."
+    )
+    figure, panels = _curve_panels(study, shown, caption, {group.task: 1.0 for group, _ in shown})
+    for panel in panels.values():
+        panel.axhline(0.5, color="0.5", lw=0.7, ls=":", zorder=0)
+        panel.set_ylabel("c")
+    return figure
+
+
+def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
+    """Best score within the budget: IQM over seeds with its 95% stratified bootstrap interval.
+
+    A panel for each task, and where tasks can be put together one of all, normalised.
+
+    Args:
+        study: The runs.
+        budget: In frames; when not given, for each task as `tables.budgets` says.
+        seed: Of the bootstrap's generator.
+
+    Raises:
+        ValueError: If no run was evaluated within the budget.
+    """
+    at = tables.budgets(study, budget)
+    found = [
+        (group, result)
+        for group in study.groups
+        if (result := stats.result(group, "best", at[group.task])) is not None
+    ]
+    if not found:
+        raise ValueError("there is nothing to draw: no run was evaluated within the budget")
+    tasks = list(dict.fromkeys(group.task for group, _ in found))
+    overall, of_all = _overall(study, budget, seed) if len(tasks) > 1 else ({}, "")
+    caption = _ablation_caption(found, at, of_all)
+    labels = [label for label in study.labels if any(g.label == label for g, _ in found)]
+    looks = _looks(study)
+    with mpl.rc_context(_STYLE):
+        height = 0.75 + 0.2 * len(labels)
+        figure, panels = _panels(len(tasks) + bool(overall), caption, [], height, share=True)
+        of_task = dict(zip(tasks, panels, strict=False))
+        for group, result in found:
+            row, panel = labels.index(group.label), of_task[group.task]
+            ends = stats.interval(stats.iqm, {group.task: result.values}, seed=seed)
+            _interval(panel, row, ends, looks[group.label])
+            panel.plot(result.values, [row] * len(result.values), "o", ms=2.2, color="0.2", mew=0)
+        for label, together in overall.items():
+            _interval(panels[-1], labels.index(label), together, looks[label])
+        for task, panel in of_task.items():
+            panel.set_title(tables.short_name(task))
+            panel.set_xlabel("return")
+            if stats.measure(task) == "success":
+                panel.set_xlabel("success rate")
+                panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+        if overall:
+            panels[-1].set(title="all tasks", xlabel="normalised score")
+        for panel in panels:
+            _method_axis(panel, labels)
+    return figure
+
+
+def profiles(study: Study, seed: int = 0) -> Figure:
+    """Performance profiles: the share of runs above each normalised final score.
+
+    Args:
+        study: The runs.
+        seed: Of the bootstrap's generator.
+
+    Raises:
+        ValueError: If the methods have no finished task in common whose bounds are known.
+    """
+    shared = tables.together(study, "final")
+    runs = {label: sum(map(len, scores.values())) for label, scores in shared.scores.items()}
+    counts = sorted(set(runs.values()))
+    told = (
+        f"n = {counts[0]} runs of each method"
+        if len(counts) == 1
+        else "runs: " + ", ".join(f"{label} n = {n}" for label, n in runs.items())
+    )
+    parts = [
+        f"Share of runs whose normalised final score is above τ, each task counting the same "
+        f"({told}; tasks: {', '.join(map(tables.short_name, shared.tasks))}); shaded: pointwise "
+        f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples). Not smoothed.",
+        *(f"{n.rstrip('.')}." for n in [*tables.budget_notes(study, shared.at), *shared.notes]),
+    ]
+    looks = _looks(study)
+    with mpl.rc_context(_STYLE):
+        legend = [(label, looks[label]) for label in shared.scores]
+        figure, (panel,) = _panels(1, " ".join(parts), legend, 2.6, width=5.0)
+        for label, scores in shared.scores.items():
+            value, low, high = stats.interval(
+                lambda one: stats.profile(one, _THRESHOLDS), scores, seed=seed
+            )
+            look = looks[label]
+            panel.fill_between(_THRESHOLDS, low, high, color=look.colour, alpha=0.15, lw=0)
+            _line(panel, _THRESHOLDS, value, look)
+        panel.set(xlim=(0, 1), ylim=(-0.02, 1.02))
+        panel.set_xlabel("τ, normalised score")
+        panel.set_ylabel("share of runs with score > τ")
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Writes a figure as PNG, SVG and PDF; the same figure gives the same bytes.
+
+    Args:
+        figure: The figure.
+        folder: Is made if it is not there.
+        name: Of the files, without an ending.
+
+    Returns:
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    metadata: Mapping[str, dict[str, str | None]] = {
+        "png": {"Description": str(figure.get_label())},
+        "svg": {"Description": str(figure.get_label()), "Date": None},
+        "pdf": {"Subject": str(figure.get_label()), "CreationDate": None},
+    }
+    paths = []
+    with mpl.rc_context(_STYLE):
+        for kind, about in metadata.items():
+            path = folder / f"{name}.{kind}"
+            figure.savefig(path, format=kind, dpi=200, metadata=about)
+            paths.append(path)
+    return paths
+
+
+def _panels(
+    count: int,
+    caption: str,
+    legend: Sequence[tuple[str, _Look]],
+    height: float = _PANEL[1],
+    width: float = _PANEL[0],
+    share: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels, the legend below them and the caption below that."""
+    columns = min(count, _COLUMNS)
+    rows = -(-count // columns)
+    across = max(columns * width + (1.0 if share else 0.0), 4.2)
+    lines = textwrap.wrap(caption, int(_LETTERS * across))
+    fit = max(1, int(across / (0.5 + 0.065 * max((len(k) for k, _ in legend), default=1))))
+    legend_rows = -(-len(legend) // min(fit, len(legend))) if legend else 0
+    words = _LINE_HEIGHT * len(lines) + 0.08
+    below = words + (0.16 * legend_rows + 0.12 if legend else 0.0)
+    tall = rows * height + below
+    figure = Figure(figsize=(across, tall), layout="constrained")
+    figure.set_label(caption)
+    figure.get_layout_engine().set(rect=(0, below / tall, 1, 1 - below / tall))  # type: ignore[call-arg, union-attr]
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=share)
+    for unused in panels.flat[count:]:
+        unused.remove()
+    figure.text(0.08 / across, words / tall, "\n".join(lines), va="top", fontsize=6.5, color="0.25")
+    if legend:
+        for label, look in legend:
+            panels.flat[0].plot([], [], label=label, **_drawn(look))
+        figure.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, words / tall),
+            ncols=min(fit, len(legend)),
+            frameon=False,
+            borderpad=0.2,
+            handlelength=3.2,
+            columnspacing=1.6,
+        )
+    return figure, list(panels.flat[:count])
+
+
+def _shown(study: Study, of: Callable[[Run], stats.Curve]) -> Shown:
+    """The curves of each group that has any."""
+    shown = []
+    for group in study.groups:
+        curves = [one for run in group.runs if len((one := of(run)).frames)]
+        shown += [(group, curves)] if curves else []
+    return shown
+
+
+def _curve_panels(
+    study: Study, shown: Shown, caption: str, alphas: Mapping[str, float]
+) -> tuple[Figure, dict[str, Axes]]:
+    """Mean curves, a panel for each task."""
+    parts = [caption, *_remarks([group for group, _ in shown])]
+    if any(len({int(one.frames[-1]) for one in curves}) > 1 for _, curves in shown):
+        parts.append("Thin lines: single seeds beyond the frames that all have.")
+    tasks = list(dict.fromkeys(group.task for group, _ in shown))
+    looks = _looks(study)
+    legend = {k: look for k, look in looks.items() if any(g.label == k for g, _ in shown)}
+    with mpl.rc_context(_STYLE):
+        figure, panels = _panels(len(tasks), " ".join(parts), list(legend.items()))
+        of_task = dict(zip(tasks, panels, strict=True))
+        for group, curves in shown:
+            _mean_curve(of_task[group.task], curves, looks[group.label], alphas[group.task])
+        for place, (task, panel) in enumerate(of_task.items()):
+            panel.set_title(tables.short_name(task))
+            panel.set_xlabel("frames" if place + _COLUMNS >= len(tasks) else "")
+            panel.set_xlim(left=0)
+            panel.xaxis.set_major_locator(MaxNLocator(4))
+            panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short_number(value)))
+    return figure, of_task
+
+
+def _looks(study: Study) -> dict[str, _Look]:
+    """A look for each method, the same in all figures of a study."""
+    return {
+        label: _Look(
+            _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)]
+        )
+        for i, label in enumerate(study.labels)
+    }
+
+
+def _drawn(look: _Look) -> dict[str, Any]:
+    return {
+        "color": look.colour,
+        "linestyle": look.line,
+        "marker": look.marker,
+        "markersize": 3.5,
+        "markeredgewidth": 0,
+    }
+
+
+def _line(panel: Axes, x: Any, y: Any, look: _Look) -> None:
+    panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
+
+
+def _mean_curve(panel: Axes, curves: Sequence[stats.Curve], look: _Look, alpha: float) -> None:
+    frames, scores = stats.common(curves)
+    smooth = stats.ewma(scores, alpha)
+    if len(curves) > 1:
+        middle = smooth.mean(axis=0)
+        error = smooth.std(axis=0, ddof=1) / np.sqrt(len(curves))
+        panel.fill_between(
+            frames, middle - error, middle + error, color=look.colour, alpha=0.18, lw=0
+        )
+    _line(panel, frames, smooth.mean(axis=0), look)
+    shared = frames[-1] if len(frames) else -1
+    for one in curves:
+        if one.frames[-1] > shared:
+            beyond = one.frames >= shared
+            own = stats.ewma(one.scores, alpha)[beyond]
+            panel.plot(one.frames[beyond], own, color=look.colour, lw=0.5, ls=look.line)
+
+
+def _interval(panel: Axes, row: int, ends: Sequence[Any], look: _Look) -> None:
+    value, low, high = map(float, ends)
+    panel.barh(row, high - low, left=low, height=0.55, color=look.colour, alpha=0.45, lw=0)
+    panel.plot([value, value], [row - 0.275, row + 0.275], color=look.colour, lw=2)
+
+
+def _ablation_caption(
+    found: Sequence[tuple[Group, stats.Result]], at: Mapping[str, int], of_all: str
+) -> str:
+    seeds = [(group, list(result.seeds)) for group, result in found]
+    parts = [
+        f"Best evaluation within {_frames_told(at)} frames: interquartile mean over seeds "
+        f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
+        f"({stats.RESAMPLES:,} resamples). Not smoothed."
+    ]
+    if any(len(result.seeds) == 1 for _, result in found):
+        parts.append("One seed has no interval.")
+    parts += [of_all] if of_all else []
+    parts += [
+        f"{tables.short_name(group.task)}, {group.label}: only {result.frames:,} frames."
+        for group, result in found
+        if result.frames != at[group.task]
+    ]
+    return " ".join(parts + _remarks([group for group, _ in found]))
+
+
+def _method_axis(panel: Axes, labels: Sequence[str]) -> None:
+    panel.set_yticks(range(len(labels)), labels)
+    panel.tick_params(axis="y", length=0)
+    panel.set_ylim(len(labels) - 0.4, -0.6)
+    panel.use_sticky_edges = False
+    panel.margins(x=0.06)
+    panel.xaxis.set_major_locator(MaxNLocator(4))
+    panel.grid(axis="x", color="0.9", lw=0.5)
+    panel.set_axisbelow(True)
+
+
+def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
+    """The IQM over all tasks, and what the caption says of it."""
+    try:
+        shared = tables.together(study, "best", budget)
+    except ValueError:
+        return {}, ""
+    intervals: dict[str, Sequence[Any]] = {
+        label: stats.interval(stats.iqm, scores, seed=seed)
+        for label, scores in shared.scores.items()
+    }
+    notes = "; ".join(note.rstrip(".") for note in shared.notes)
+    return intervals, f"All tasks, normalised: {notes}."
+
+
+def _short_number(value: float) -> str:
+    """Such as 250k and 1.5M."""
+    for size, letter in ((1_000_000, "M"), (1000, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _mean_told(shown: Shown) -> str:
+    """What a mean curve is of, for a caption."""
+    if all(len(curves) == 1 for _, curves in shown):
+        return "one seed (n = 1), so no standard error is known."
+    return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
+
+
+def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
+    """n, and where it is another one."""
+    usual = max(len(seeds) for _, seeds in shown)
+    others = [
+        f"{len(seeds)} for {group.label} on {tables.short_name(group.task)}"
+        for group, seeds in shown
+        if len(seeds) != usual
+    ]
+    return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
+
+
+def _frames_told(at: Mapping[str, int]) -> str:
+    if len(set(at.values())) == 1:
+        return f"{next(iter(at.values())):,}"
+    return ", ".join(f"{value:,} ({tables.short_name(task)})" for task, value in at.items())
+
+
+def _remarks(groups: Sequence[Group]) -> list[str]:
+    """What may not be compared, and what is still running."""
+    remarks = []
+    for task in dict.fromkeys(group.task for group in groups):
+        if differing := tables.mixed([group for group in groups if group.task == task]):
+            remarks.append(f"{tables.short_name(task)}: {differing}.")
+    runs = [run for group in groups for run in group.runs]
+    running = sum(not run.finished for run in runs)
+    return remarks + ([f"Not finished: {running} of {len(runs)} runs."] if running else [])

@@ -1,0 +1,170 @@
+// Line charts with bands, hover and nearest-curve highlight, by uPlot.
+
+const AXIS = { frames: "frames", updates: "updates", hours: "hours" };
+const NAMES = { return: "mean return", success: "success", c: "c" };
+const ROWS = 12; // of a tooltip
+
+/** Paths of a standard error either way, behind the lines. */
+function drawBands(u, curves) {
+  curves.forEach((curve, i) => {
+    if (!curve.error || curve.error.some((error) => error === null)) return;
+    const { ctx } = u;
+    const at = (j, sign) => [
+      u.valToPos(curve.x[j], "x", true),
+      u.valToPos(curve.y[j] + sign * curve.error[j], "y", true),
+    ];
+    ctx.globalAlpha = 0.16 * (u.series[i + 1].alpha ?? 1);
+    ctx.fillStyle = colour(curve.label);
+    ctx.beginPath();
+    for (let j = 0; j < curve.x.length; j++) ctx.lineTo(...at(j, 1));
+    for (let j = curve.x.length - 1; j >= 0; j--) ctx.lineTo(...at(j, -1));
+    ctx.fill();
+  });
+}
+
+/** What only a page about one run has room for: training episodes, and each evaluated one. */
+function drawDetail(u, detail) {
+  const { ctx } = u;
+  const ratio = devicePixelRatio;
+  const place = (x, y) => [u.valToPos(x, "x", true), u.valToPos(y, "y", true)];
+  ctx.globalAlpha = 0.55;
+  ctx.strokeStyle = cssValue("--soft");
+  ctx.lineWidth = ratio;
+  ctx.beginPath();
+  detail.line.forEach(([x, y]) => ctx.lineTo(...place(x, y)));
+  ctx.stroke();
+  ctx.fillStyle = colour(detail.label);
+  detail.dots.forEach(([x, y]) => {
+    ctx.beginPath();
+    ctx.arc(...place(x, y), 2.2 * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+  });
+}
+
+function behind(u, curves, detail) {
+  const { left, top, width, height } = u.bbox;
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.rect(left, top, width, height);
+  u.ctx.clip();
+  drawBands(u, curves);
+  if (detail) drawDetail(u, detail);
+  u.ctx.restore();
+}
+
+/** The index of a curve's own point nearest to the cursor; null beyond its ends. */
+function nearest(u, series, index, x) {
+  if (series === 0) return index;
+  const xs = u.data[0];
+  const column = u.data[series];
+  let best = null;
+  for (let i = index; i >= 0 && best === null; i--) if (column[i] !== null) best = i;
+  for (let i = index; i < xs.length; i++) {
+    if (column[i] === null) continue;
+    if (best === null || Math.abs(xs[i] - x) < Math.abs(xs[best] - x)) best = i;
+    break;
+  }
+  if (best === null) return null;
+  const isEnd = xs[best] < x ? !column.slice(best + 1).some((y) => y !== null)
+    : !column.slice(0, best).some((y) => y !== null);
+  const slack = 0.03 * (u.scales.x.max - u.scales.x.min);
+  return isEnd && Math.abs(xs[best] - x) > slack ? null : best;
+}
+
+/** A box beside the cursor with the value of every curve there. */
+function tooltip(curves, xName, metric) {
+  const box = html("div", { class: "tip", hidden: "" });
+  let focused = null;
+  const show = (u) => {
+    const { left, top, idx } = u.cursor;
+    box.hidden = left < 0 || idx === null || idx === undefined;
+    if (box.hidden) return;
+    const rows = curves
+      .map((curve, i) => ({ curve, i, at: u.cursor.idxs[i + 1] }))
+      .filter(({ at }) => at !== null && at !== undefined)
+      .map((row) => ({ ...row, y: u.data[row.i + 1][row.at], x: u.data[0][row.at] }))
+      .sort((a, b) => b.y - a.y);
+    const near = rows.filter(({ i }) => i + 1 === focused);
+    const shown = rows.slice(0, ROWS);
+    const more = rows.length - shown.length;
+    box.replaceChildren(
+      html("b", {}, `${short(near.length ? near[0].x : u.data[0][idx])} ${AXIS[xName]}`),
+      ...shown.map(({ curve, i, y, x }) => {
+        const error = curve.error ? curve.error[curve.x.indexOf(x)] : null;
+        return html("div", { class: i + 1 === focused ? "near" : null }, swatch(curve.label),
+          html("span", {}, curve.name), html("span", {}, withError(y, error, metric)));
+      }),
+      ...(more > 0 ? [html("small", {}, `and ${more} more`)] : []),
+    );
+    const right = left > u.over.clientWidth / 2;
+    box.style.left = right ? "auto" : `${left + 14}px`;
+    box.style.right = right ? `${u.over.clientWidth - left + 14}px` : "auto";
+    box.style.top = `${Math.max(0, Math.min(top - 10, u.over.clientHeight - box.offsetHeight))}px`;
+  };
+  return {
+    init: (u) => { u.over.append(box); },
+    setSeries: (u, series, options) => { if (options.focus) focused = series; },
+    setCursor: show,
+  };
+}
+
+function heights(curves, detail) {
+  const values = curves.flatMap(({ y, error }) =>
+    error ? y.flatMap((value, i) => [value - (error[i] ?? 0), value + (error[i] ?? 0)]) : y);
+  if (detail) values.push(...detail.dots.map(([, y]) => y), ...detail.line.map(([, y]) => y));
+  return rangeOf(values);
+}
+
+/** The x range: from 0, unless a part was chosen. */
+const fromZero = (u, low, high) => (low === u.data[0][0] ? [0, high || 1] : [low, high]);
+
+/** Notes what part of the x axis is shown: null for all of it. */
+function noteZoom(u, key, zoom) {
+  const [xs, { min, max }] = [u.data[0], u.scales.x];
+  if (key === "x") zoom.range = min <= xs[0] && max >= xs.at(-1) ? null : [min, max];
+}
+
+/** Draws curves into an element: {label, name, x, y, error?, thin?} each. */
+function lineChart(plot, curves, xName, metric, zoom, detail = null) {
+  const ink = cssValue("--soft");
+  const rules = { stroke: cssValue("--grid"), width: 1 };
+  const font = "12px system-ui, sans-serif";
+  const axis = { stroke: ink, grid: rules, ticks: { ...rules, size: 4 }, font, labelFont: font,
+    labelSize: 18 };
+  const yRange = metric === "return" ? heights(curves, detail) : [-0.02, 1.02];
+  const tip = tooltip(curves, xName, metric);
+  const percent = (values) => values.map((value) => `${Math.round(100 * value)}%`);
+  const before = zoom.range;
+  const chart = new uPlot({
+    width: plot.clientWidth,
+    height: plot.clientHeight,
+    legend: { show: false },
+    focus: { alpha: 0.25 },
+    cursor: { focus: { prox: 30 }, dataIdx: nearest, drag: { x: true, y: false },
+      y: false, points: { size: 7 } },
+    scales: { x: { time: false, range: fromZero }, y: { range: () => yRange } },
+    axes: [
+      { ...axis, label: AXIS[xName], size: 32, space: 64,
+        values: (u, splits) => splits.map(short) },
+      { ...axis, label: NAMES[metric], size: 48, space: 36,
+        values: (u, splits) => (metric === "success" ? percent(splits) : splits.map(short)) },
+    ],
+    series: [{}, ...curves.map((curve) => ({
+      label: curve.name,
+      stroke: colour(curve.label),
+      dash: dashes(curve.label),
+      width: curve.thin ? 1.5 : 2,
+      spanGaps: true,
+      points: { show: curve.x.length <= (curve.thin ? 1 : 25), size: 5, fill: colour(curve.label) },
+    }))],
+    hooks: {
+      init: [tip.init],
+      setScale: [(u, key) => noteZoom(u, key, zoom)],
+      setSeries: [tip.setSeries],
+      setCursor: [tip.setCursor],
+      drawAxes: [(u) => behind(u, curves, detail)],
+    },
+  }, aligned(curves), plot);
+  if (before) chart.setScale("x", { min: before[0], max: before[1] });
+  return chart;
+}

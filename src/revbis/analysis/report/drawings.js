@@ -1,0 +1,116 @@
+// Small drawings: every seed of a group, and intervals for ablations.
+
+const SMALL = { width: 220, height: 110, left: 37, right: 8, top: 6, bottom: 16 };
+
+const scaleTo = ([low, high], from, to) => (value) =>
+  from + ((value - low) / (high - low || 1)) * (to - from);
+
+/** How a run ended, at the end of its line. */
+function endMark(state, x, y) {
+  if (state === "unfinished") return svg("circle", { class: "mark", cx: x, cy: y, r: 3.2 });
+  if (state === "stalled") {
+    return svg("rect", { class: "mark", x: x - 2.8, y: y - 2.8, width: 5.6, height: 5.6 });
+  }
+  if (state !== "failed") return null;
+  const path = `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`;
+  return svg("path", { class: "mark", d: path });
+}
+
+/** One seed's line, with what a pointer that rests on it is told. */
+function seedLine(run, curve, label, x, y, metric) {
+  const points = curve.x.map((value, i) => `${x(value).toFixed(1)},${y(curve.y[i]).toFixed(1)}`);
+  const last = curve.x.length - 1;
+  const line = svg("polyline", { points: points.join(" "), fill: "none", "stroke-width": 1.3,
+    "stroke-linejoin": "round", "stroke-opacity": 0.85 });
+  const mark = endMark(run.state, x(curve.x[last]), y(curve.y[last]));
+  const told = `seed ${run.seed}, ${run.state}: ${withError(curve.y[last], null, metric)} at ` +
+    `${short(curve.frames[last])} frames`;
+  const whole = svg("g", { class: `seed ${run.state}` }, svg("title", {}, told), line, mark);
+  whole.style.stroke = colourName(label);
+  return whole;
+}
+
+/** A group in small: a line for each seed, on the scale of its task. */
+function multiple(group, curves, xRange, yRange, metric) {
+  const { width, height, left, right, top, bottom } = SMALL;
+  const x = scaleTo(xRange, left, width - right);
+  const y = scaleTo(yRange, height - bottom, top);
+  const label = (text, at, anchor) => svg("text", { ...at, "text-anchor": anchor }, text);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": `${group.runs.length} seeds` },
+    svg("line", { class: "rule", x1: left, x2: width - right, y1: height - bottom,
+      y2: height - bottom }),
+    svg("line", { class: "rule", x1: left, x2: left, y1: top, y2: height - bottom }),
+    label(short(yRange[1]), { x: left - 3, y: top + 8 }, "end"),
+    label(short(yRange[0]), { x: left - 3, y: height - bottom }, "end"),
+    label(short(xRange[1]), { x: width - right, y: height - 4 }, "end"),
+    label("0", { x: left, y: height - 4 }, "middle"),
+    ...group.runs.flatMap((run, i) =>
+      curves[i].x.length ? [seedLine(run, curves[i], group.label, x, y, metric)] : []),
+  );
+}
+
+/** Says which seeds of a group did not come through. */
+function standing(group) {
+  const odd = group.runs.filter((run) => run.state !== "finished");
+  const many = `${group.runs.length} seed${group.runs.length === 1 ? "" : "s"}`;
+  if (!odd.length) return many;
+  const states = [...new Set(odd.map((run) => run.state))];
+  return states
+    .map((state) => `${odd.filter((run) => run.state === state).length} of ${many} ${state}`)
+    .join(", ");
+}
+
+/** Families of a revised method, its ablations and its base, each with the methods in it. */
+function families(groups) {
+  const bases = [...new Set(groups.map(({ method }) => method)
+    .filter((method) => method.includes("-rev")).map((method) => method.split("-rev")[0]))];
+  return bases.sort().flatMap((base) => {
+    const wanted = [`${base}-rev`, `${base}-rev-no-c`, `${base}-rev-no-sa`, base];
+    const found = groups.filter(({ method }) => wanted.includes(method))
+      .sort((a, b) => wanted.indexOf(a.method) - wanted.indexOf(b.method));
+    return new Set(found.map(({ method }) => method)).size > 1 ? [{ base, groups: found }] : [];
+  });
+}
+
+/** Mean, error and single values of each seed's best evaluation. */
+function bests(group, metric) {
+  const values = group.runs
+    .map((run) => (run[metric] || []).filter((value) => value !== null))
+    .filter((found) => found.length)
+    .map((found) => Math.max(...found));
+  return { group, values, mean: values.length ? mean(values) : null, error: standardError(values) };
+}
+
+const clipped = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
+
+/** Rows of methods: seeds as dots, their mean, a line of one standard error either way. */
+function intervals(rows, names, metric, width) {
+  const step = 34;
+  const [left, right] = [Math.min(190, width * 0.38), 96];
+  const height = rows.length * step + 30;
+  const range = metric === "success" ? [0, 1] : rangeOf(rows.flatMap((row) => row.values));
+  const x = scaleTo(range, left, width - right);
+  const drawn = rows.flatMap((row, i) => {
+    const y = i * step + 18;
+    const line = { y1: y, y2: y, "stroke-width": 3, "stroke-linecap": "round" };
+    const marks = svg("g", {},
+      row.error === null ? null
+        : svg("line", { ...line, x1: x(row.mean - row.error), x2: x(row.mean + row.error) }),
+      ...row.values.map((value) =>
+        svg("circle", { cx: x(value), cy: y + 9, r: 2.2, "stroke-width": 0, opacity: 0.6 })),
+      svg("circle", { cx: x(row.mean), cy: y, r: 5, "stroke-width": 0 }));
+    marks.style.stroke = marks.style.fill = colourName(row.group.label);
+    const rule = svg("line", { class: "rule", x1: left, x2: width - right, y1: y, y2: y });
+    return [rule, marks,
+      svg("text", { class: "label", x: 0, y: y + 4 }, clipped(names[row.group.label], left / 7),
+        svg("title", {}, names[row.group.label])),
+      svg("text", { x: width, y: y + 4, "text-anchor": "end" },
+        withError(row.mean, row.error, metric))];
+  });
+  const ends = range.map((value, i) => svg("text", { x: x(value), y: height - 4,
+    "text-anchor": i ? "end" : "start" },
+    metric === "success" ? `${100 * value}%` : short(value)));
+  return svg("svg", { class: "intervals", viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": "best evaluations by method" }, ...drawn, ...ends);
+}

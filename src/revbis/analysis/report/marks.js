@@ -1,0 +1,47 @@
+// Elements, colours, dashes and numbers as text. Names reach the page as text nodes only.
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = 8;
+const DASHES = [[], [9, 4], [2, 3], [12, 3, 2, 3], [5, 3], [14, 5], [2, 2, 7, 2], [1, 5]];
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null));
+  return node;
+}
+const html = (tag, attributes = {}, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
+
+/** A method is told by its colour and by its dashes. */
+const colourName = (label) => `var(--s${label % COLOURS})`;
+const dashes = (label) => DASHES[(label + Math.floor(label / COLOURS)) % DASHES.length];
+const cssValue = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colour = (label) => cssValue(`--s${label % COLOURS}`);
+
+function swatch(label) {
+  const line = svg("line", { x1: 1, x2: 27, y1: 5, y2: 5, "stroke-width": 2.5 });
+  line.style.stroke = colourName(label);
+  line.style.strokeDasharray = dashes(label).join(" ");
+  return svg("svg", { class: "swatch", width: 28, height: 10, "aria-hidden": "true",
+    style: "width:28px" }, line);
+}
+
+function short(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
+  if (size >= 1e3) return `${+(value / 1e3).toPrecision(3)}k`;
+  return `${+value.toPrecision(3)}`;
+}
+
+/** A value, and its error with as many digits. */
+function withError(value, error, metric) {
+  const isShare = metric === "success";
+  const size = Math.abs(value);
+  const digits = isShare || size >= 1000 ? 0 : size >= 10 ? 1 : 3;
+  const shown = (number) => (isShare ? `${(100 * number).toFixed(0)}%` : number.toFixed(digits));
+  return shown(value) + (error === null || error === undefined ? "" : ` ± ${shown(error)}`);
+}

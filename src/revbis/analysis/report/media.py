@@ -1,0 +1,111 @@
+"""Videos and pictures of neighbours for the page, made from checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from revbis.analysis.report.sections import Media
+from revbis.analysis.scores import Group, Run
+
+if TYPE_CHECKING:
+    from revbis.config import Config
+
+_LOG = logging.getLogger("revbis")
+
+
+class MediaMaker:
+    """Makes what shows a run's agent, once for each checkpoint.
+
+    Files that are newer than the run's newest checkpoint are used as they are.
+
+    Args:
+        folder: The report's folder; files go to `media` in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "media"
+        self._made: dict[Path, tuple[float, Media]] = {}
+
+    def of(self, run: Run) -> Media:
+        """A video and a picture; what cannot be made is left out with a warning."""
+        stamp = _newest_checkpoint(run.folder)
+        known = self._made.get(run.folder)
+        if known is None or known[0] != stamp:
+            known = (stamp, self._make(run, stamp))
+            self._made[run.folder] = known
+        return known[1]
+
+    def _make(self, run: Run, stamp: float) -> Media:
+        folder = self._folder / _name(run)
+        opened: list[tuple[Config, Any]] = []
+
+        def agent() -> tuple[Config, Any]:
+            if not opened:
+                from revbis.runs import open_run
+
+                opened.append(open_run(run.folder))
+            return opened[0]
+
+        return Media(
+            video=_file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path)),
+            neighbours=_file(folder / "neighbours.png", stamp, lambda path: _draw(*agent(), path)),
+        )
+
+
+def best_run(group: Group) -> Run:
+    """The run of a group with the best evaluation."""
+    return max(
+        group.runs, key=lambda run: max((_return(r) for r in run.evaluations), default=-1e99)
+    )
+
+
+def _return(record: dict[str, Any]) -> float:
+    return float(record["mean_return"])
+
+
+def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None:
+    """The file if it is new enough or can be made; it appears under its name when it is whole."""
+    if path.exists() and path.stat().st_mtime >= stamp:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        make(unfinished)
+        os.replace(unfinished, path)
+    except Exception as problem:  # simulators, OpenGL, codecs: the page is worth more than these
+        _LOG.warning("no %s: %s", path.name, problem)
+        return None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def _record(config: Config, agent: Any, path: Path) -> None:
+    from revbis.video import record_episode
+
+    record_episode(config, agent, config.seed, path)
+
+
+def _draw(config: Config, agent: Any, path: Path) -> None:
+    from revbis.neighbours import draw, find_neighbours
+
+    found = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
+    draw(found, path, f"{config.task}, {config.method}")
+
+
+def _newest_checkpoint(folder: Path) -> float:
+    manifests = (folder / "checkpoints").glob("frame-*/manifest.json")
+    return max((path.stat().st_mtime for path in manifests), default=float("inf"))
+
+
+def _name(run: Run) -> str:
+    """A folder name that says which run it is, and that no other run has."""
+    config = run.config
+    readable = re.sub(r"[^\w.-]+", "-", f"{config.task}-{config.method}-seed-{config.seed}")
+    return f"{readable}-{blake2b(str(run.folder).encode(), digest_size=4).hexdigest()}"

@@ -1,0 +1,300 @@
+// The page: what is chosen, the controls, and drawing what comes into view.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const hasSuccess = data.groups.some(({ runs }) => runs.some((run) => run.success));
+const alone = data.groups.length === 1 && data.groups[0].runs.length === 1;
+const CHOICES = {
+  metric: { name: "metric", options: [["return", "return"], ["success", "success"]] },
+  x: { name: "x axis", options: [["frames", "frames"], ["updates", "updates"], ["hours", "hours"]] },
+  smooth: { name: "smoothing", options: [["0", "none"], ["0.5", "EWMA α = 0.5"],
+    ["0.2", "EWMA α = 0.2"]] },
+};
+const state = { metric: "return", x: "frames", smooth: "0", labels: new Set(), tasks: new Set() };
+const cards = []; // {element, draw, dirty}
+const charts = {}; // by section and task, for those who look from outside
+const zooms = {}; // {range} by section, task and x axis
+
+// What is chosen is kept in the address, so that a reload and a copied link keep it.
+
+function readAddress() {
+  const kept = new URLSearchParams(location.hash.slice(1));
+  for (const [name, { options }] of Object.entries(CHOICES)) {
+    if (options.some(([value]) => value === kept.get(name))) state[name] = kept.get(name);
+  }
+  if (!hasSuccess) state.metric = "return";
+  for (const [kind, names] of [["labels", data.labels], ["tasks", data.tasks]]) {
+    const off = kept.getAll(`no-${kind}`);
+    state[kind] = new Set(off.map((name) => names.indexOf(name)).filter((i) => i >= 0));
+  }
+}
+
+function writeAddress() {
+  const kept = new URLSearchParams();
+  for (const [name, { options }] of Object.entries(CHOICES)) {
+    if (state[name] !== options[0][0]) kept.set(name, state[name]);
+  }
+  for (const [kind, names] of [["labels", data.labels], ["tasks", data.tasks]]) {
+    for (const i of state[kind]) kept.append(`no-${kind}`, names[i]);
+  }
+  history.replaceState(null, "", `#${kept}`);
+}
+
+// What a reload would lose besides: zooms, and what was unfolded or folded.
+
+const folds = () => [...document.querySelectorAll("details")];
+const STORE = `revbis ${location.pathname}`;
+
+function keep() {
+  sessionStorage.setItem(STORE, JSON.stringify({ zooms, folds: folds().map(({ open }) => open) }));
+}
+
+function restore() {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+    sessionStorage.removeItem(STORE);
+    Object.assign(zooms, kept.zooms);
+    if (kept.folds?.length === folds().length) {
+      folds().forEach((fold, i) => { fold.open = kept.folds[i]; });
+    }
+  } catch { /* a browser that stores nothing */ }
+}
+
+/** Reloads a page that is still being written, but not under somebody's hands. */
+function reloadLater(seconds) {
+  setTimeout(() => {
+    const busy = document.querySelector(".tip:not([hidden])")
+      || [...document.querySelectorAll("video")].some((video) => !video.paused);
+    if (busy) return reloadLater(1);
+    try { keep(); } catch { /* as above */ }
+    return location.reload();
+  }, 1000 * seconds);
+}
+
+// Controls.
+
+function choice(name) {
+  const { name: shown, options } = CHOICES[name];
+  const select = html("select", { id: `choose-${name}` }, ...options.map(([value, text]) =>
+    html("option", { value }, text)));
+  select.value = state[name];
+  select.addEventListener("change", () => { state[name] = select.value; changed(); });
+  return html("label", { class: "choice" }, shown, select);
+}
+
+function chips(kind, names) {
+  const boxes = names.map((_, i) => {
+    const box = html("input", { type: "checkbox", id: `${kind}-${i}` });
+    box.checked = !state[kind].has(i);
+    box.addEventListener("change", () => {
+      state[kind][box.checked ? "delete" : "add"](i);
+      changed();
+    });
+    return box;
+  });
+  const all = (on, text) => {
+    const button = html("button", { type: "button", id: `${kind}-${text}` }, text);
+    button.addEventListener("click", () => {
+      state[kind] = new Set(on ? [] : names.keys());
+      boxes.forEach((box) => { box.checked = on; });
+      changed();
+    });
+    return button;
+  };
+  const title = kind === "labels" ? "methods" : "tasks";
+  return html("div", { role: "group", "aria-label": title }, html("span", { class: "name" }, title),
+    html("div", { class: "chips" }, ...names.map((name, i) => html("label", { class: "chip" },
+      boxes[i], kind === "labels" ? swatch(i) : null, html("span", {}, name)))),
+    ...(names.length > 2 ? [all(true, "all"), all(false, "none")] : []));
+}
+
+function links() {
+  const parts = [...document.querySelectorAll("main > section[id]:not(.notice):not([hidden])")];
+  return html("nav", { class: "links", "aria-label": "Sections" }, ...parts.map((part) => {
+    const link = html("a", { href: `#${part.id}` }, part.id);
+    link.addEventListener("click", (event) => { // the address is taken
+      event.preventDefault();
+      part.scrollIntoView();
+    });
+    return link;
+  }));
+}
+
+function makeControls() {
+  const names = Object.keys(CHOICES).filter((name) => name !== "metric" || hasSuccess);
+  const form = document.getElementById("controls");
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.append(html("div", {}, ...names.map(choice), links()));
+  if (data.labels.length > 1) form.append(chips("labels", data.labels));
+  if (data.tasks.length > 1) form.append(chips("tasks", data.tasks));
+}
+
+// Cards.
+
+const alpha = () => Number(state.smooth);
+const visible = (group) => !state.labels.has(group.label) && !state.tasks.has(group.task);
+const ofTask = (task) => data.groups.filter((group) => group.task === task);
+const metricOf = (groups) =>
+  groups.some(({ runs }) => runs.some((run) => run[state.metric])) ? state.metric : "return";
+
+function addCard(element, draw) {
+  cards.push({ element, draw, dirty: true });
+  return element;
+}
+
+function empty(plot, text) {
+  plot.replaceChildren(html("p", { class: "empty" }, text));
+}
+
+function chartCard(key, task, curvesOf, why) {
+  const plot = html("div", { class: "plot" });
+  const title = html("h3", {}, data.tasks[task]);
+  const element = html("div", { class: "card", "data-task": task }, title, plot);
+  return addCard(element, () => {
+    charts[key]?.destroy();
+    delete charts[key];
+    plot.replaceChildren();
+    const { curves, metric, detail } = curvesOf();
+    const zoom = (zooms[`${key}-${state.x}`] ??= { range: null });
+    if (curves.length) charts[key] = lineChart(plot, curves, state.x, metric, zoom, detail);
+    else empty(plot, why);
+  });
+}
+
+function curveCard(task) {
+  const card = chartCard(`curves-${task}`, task, () => {
+    const groups = ofTask(task);
+    const metric = metricOf(groups);
+    const curves = groups.filter(visible)
+      .map((group) => ({ label: group.label, name: data.labels[group.label],
+        ...groupCurve(group, metric, state.x, alpha()) }))
+      .filter((curve) => curve.x.length);
+    return { curves, metric, detail: alone && metric === "return" ? detailOf(groups[0]) : null };
+  }, "No evaluation that all seeds have, or no method is switched on.");
+  if (alone) {
+    document.getElementById("curves-note").textContent = "Mean return of each evaluation. Drag "
+      + "sideways to zoom in, double-click to zoom out.";
+    card.append(html("p", { class: "key-line" }, "Dots: episodes of an evaluation. Grey: training "
+      + "episodes, with noise."));
+  }
+  return card;
+}
+
+function detailOf(group) {
+  const [run] = group.runs;
+  const known = ([x, y]) => x !== null && y !== null;
+  const { training } = run;
+  return {
+    label: group.label,
+    dots: run.episodes.flatMap((values, i) => values.map((value) => [run[state.x][i], value]))
+      .filter(known),
+    line: training ? training.values.map((y, i) => [training[state.x][i], y]).filter(known) : [],
+  };
+}
+
+function coefficientCard(task) {
+  return chartCard(`c-${task}`, task, () => ({
+    metric: "c",
+    curves: ofTask(task).filter(visible).flatMap((group) => group.runs
+      .filter((run) => run.c)
+      .map((run) => ({
+        label: group.label,
+        name: `${data.labels[group.label]} · seed ${run.seed}`,
+        thin: true,
+        ...seedCurve({ ...run.c }, "values", state.x, 0),
+      }))),
+  }), "No method with a learned c is switched on.");
+}
+
+function seedsBlock(task) {
+  const groups = ofTask(task);
+  const figures = groups.map((group) => html("figure", { "data-task": task, "data-label": group.label }));
+  const block = html("div", { "data-task": task }, html("h3", {}, data.tasks[task]),
+    html("div", { class: "multiples" }, ...figures));
+  return addCard(block, () => {
+    const metric = metricOf(groups);
+    const curves = groups.map((group) =>
+      group.runs.map((run) => seedCurve(run, metric, state.x, alpha())));
+    const every = curves.flat();
+    const yRange = metric === "success" ? [0, 1] : rangeOf(every.flatMap(({ y }) => y));
+    const xRange = [0, every.reduce((top, { x }) => Math.max(top, x.at(-1) ?? 0), 1e-9)];
+    groups.forEach((group, i) => figures[i].replaceChildren(
+      html("figcaption", {}, html("span", {}, data.labels[group.label]),
+        html("small", {}, standing(group))),
+      multiple(group, curves[i], xRange, yRange, metric)));
+  });
+}
+
+function ablationCards(task) {
+  return families(ofTask(task)).map(({ base, groups }) => {
+    const box = html("div");
+    const title = html("h3", {}, `${data.tasks[task]} · ${base}`);
+    return addCard(html("div", { class: "card", "data-task": task }, title, box), () => {
+      const metric = metricOf(groups);
+      const rows = groups.filter(visible).map((group) => bests(group, metric))
+        .filter((row) => row.values.length);
+      box.replaceChildren(intervals(rows, data.labels, metric, Math.max(box.clientWidth, 260)));
+    });
+  });
+}
+
+// Drawing: only what is in view, the rest when it comes into view.
+
+const seen = new Set();
+function drawCard(card) {
+  if (!card.dirty || card.element.hidden) return;
+  card.dirty = false;
+  card.draw();
+}
+const observer = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    seen[isIntersecting ? "add" : "delete"](target);
+  }
+  cards.filter((card) => seen.has(card.element)).forEach(drawCard);
+}, { rootMargin: "300px" });
+
+function redraw() {
+  cards.forEach((card) => { card.dirty = true; });
+  cards.filter((card) => seen.has(card.element)).forEach(drawCard);
+}
+
+function changed() {
+  for (const node of document.querySelectorAll("[data-task], [data-label]")) {
+    const { task, label } = node.dataset;
+    node.hidden = state.tasks.has(Number(task)) || (label && state.labels.has(Number(label)));
+  }
+  writeAddress();
+  redraw();
+}
+
+function fillSection(name, made) {
+  const grid = document.getElementById(`${name}-grid`);
+  grid.append(...made);
+  if (made.length === 1) grid.classList.add("alone");
+  document.getElementById(name).hidden = made.length === 0;
+}
+
+function start() {
+  readAddress();
+  restore();
+  const tasks = [...data.tasks.keys()];
+  fillSection("curves", tasks.map(curveCard));
+  fillSection("seeds", alone ? [] : tasks.map(seedsBlock));
+  fillSection("c", tasks.filter((task) => ofTask(task).some(({ runs }) => runs.some((run) => run.c)))
+    .map(coefficientCard));
+  fillSection("ablations", tasks.flatMap(ablationCards));
+  makeControls();
+  changed();
+  cards.forEach((card) => observer.observe(card.element));
+  let width = innerWidth;
+  addEventListener("resize", () => { // a phone's bars change the height alone
+    if (innerWidth !== width) redraw();
+    width = innerWidth;
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  addEventListener("beforeprint", () => cards.forEach(drawCard));
+  const { refresh } = document.documentElement.dataset;
+  if (refresh) reloadLater(Number(refresh));
+  window.revbis = { state, charts, smooth, groupCurve, data,
+    drawAll: () => cards.forEach(drawCard) };
+}
+start();

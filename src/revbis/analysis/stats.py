@@ -1,0 +1,456 @@
+"""Statistics of runs: curves, aggregates over tasks, bootstrap intervals, paired tests.
+
+A method's scores are a mapping from task to the scores of its seeds, `[..., n]`; n may differ from
+task to task, and every task has the same weight. Leading axes are kept, so one call serves all
+resamples of a bootstrap. With equal n the aggregates are those of Agarwal et al. (2021), "Deep
+Reinforcement Learning at the Edge of the Statistical Precipice".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis import checks
+from revbis.analysis.scores import Group, Run, success_share
+
+Array = NDArray[np.float64]
+Scores = Mapping[str, Array]
+Kind = Literal["final", "best", "area"]
+KINDS = ("final", "best", "area")
+
+RESAMPLES = 10_000
+_ENDS = (0.025, 0.975)
+_MOST_PATTERNS = 2**16  # of signs that are all tried
+# The manipulation suite's tasks; an episode has 250 steps there and 1000 in the others.
+_SHORT_EPISODES = ("lift_", "place_", "reach_", "reassemble_", "stack_")
+
+
+class Summary(NamedTuple):
+    """Mean and spread of some seeds.
+
+    Attributes:
+        mean: Their mean.
+        deviation: Sample standard deviation (n − 1); NaN for one seed.
+        error: Standard error of the mean; NaN for one seed.
+        n: How many they are.
+    """
+
+    mean: float
+    deviation: float
+    error: float
+    n: int
+
+
+def summary(values: Array) -> Summary:
+    """Mean, standard deviation and standard error of the scores of some seeds, [n]."""
+    values = _finite(values, "scores")
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    return Summary(float(values.mean()), deviation, deviation / math.sqrt(len(values)), len(values))
+
+
+class Bounds(NamedTuple):
+    """The scores that count as 0 and as 1.
+
+    Attributes:
+        low: Counts as 0.
+        high: Counts as 1.
+    """
+
+    low: float
+    high: float
+
+
+def measure(task: str) -> Literal["success", "return"]:
+    """What a task is scored by: Meta-World's by the success rate, all others by the return."""
+    return "success" if task.startswith("metaworld:") else "return"
+
+
+def default_bounds(task: str) -> Bounds:
+    """The bounds that are known: a DeepMind Control step earns 0 to 1, a success rate is a share.
+
+    Raises:
+        ValueError: For tasks of other kinds.
+    """
+    kind, _, name = task.partition(":")
+    if kind == "metaworld":
+        return Bounds(0.0, 1.0)
+    if kind == "dmc":
+        return Bounds(0.0, 250.0 if name.startswith(_SHORT_EPISODES) else 1000.0)
+    raise ValueError(f"no bounds are known for {task}: give the scores that count as 0 and as 1")
+
+
+def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
+    """Scores on the scale of the given bounds.
+
+    Raises:
+        ValueError: If a task has no bounds, or its high is not above its low.
+    """
+    normal = {}
+    for task, values in scores.items():
+        if task not in bounds:
+            raise ValueError(f"bounds must have {task}")
+        low, high = bounds[task]
+        if not low < high:
+            raise ValueError(f"bounds of {task} must rise, got {low:g} and {high:g}")
+        normal[task] = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+    return normal
+
+
+class Curve(NamedTuple):
+    """A run's scores over training.
+
+    Attributes:
+        frames: When, rising, [F].
+        scores: What, [F].
+    """
+
+    frames: NDArray[np.int64]
+    scores: Array
+
+
+def curve(run: Run) -> Curve:
+    """A run's evaluations, in the measure of its task.
+
+    An evaluation comes with the first action that passes its frame, so it may be late by less than
+    an action. It counts for the frame it was due at: seeds then have the same frames.
+    """
+    config = run.config
+    points = {}
+    for record in run.evaluations:
+        frames, score = int(record["frames"]), float(record["mean_return"])
+        if measure(config.task) == "success":
+            share = success_share(record.get("success_any"))
+            if share is None:
+                continue
+            score = share
+        for due in (config.frames, frames // config.eval_every * config.eval_every):
+            if due <= frames < due + config.action_repeat:
+                frames = due
+        points[frames] = score
+    return _curve(points)
+
+
+def coefficient_curve(run: Run) -> Curve:
+    """The coefficient c over a run's training; empty without one.
+
+    Lines are written at fixed agent steps; their frames are those of as many whole actions.
+    """
+    points = {}
+    for line in run.training:
+        try:
+            c, step = float(line["c"]), int(line["agent_steps"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if math.isfinite(c):
+            points[step * run.config.action_repeat] = c
+    return _curve(points)
+
+
+def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
+    """The frames that all curves have, up to a budget: nothing is filled in or drawn out.
+
+    Returns:
+        Frames, [F], and scores, [curves, F].
+
+    Raises:
+        ValueError: If there is no curve.
+    """
+    if not curves:
+        raise ValueError("there is no curve")
+    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
+    for other in curves[1:]:
+        shared &= set(other.frames.tolist())
+    frames = np.array(sorted(shared), dtype=np.int64)
+    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
+    return frames, np.stack(rows)
+
+
+def ewma(values: Array, alpha: float) -> Array:
+    """Exponentially weighted moving average, y_t = α x_t + (1 − α) y_{t−1} and y_0 = x_0.
+
+    Args:
+        values: [..., F], smoothed along the last axis.
+        alpha: In (0, 1]; 1 leaves the values as they are.
+
+    Raises:
+        ValueError: If alpha is out of range.
+    """
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha must be in (0, 1], got {alpha:g}")
+    smooth = np.array(values, dtype=np.float64)
+    for t in range(1, smooth.shape[-1]):
+        smooth[..., t] = alpha * smooth[..., t] + (1 - alpha) * smooth[..., t - 1]
+    return smooth
+
+
+def area(frames: NDArray[np.int64], scores: Array) -> Array:
+    """Area under curves by the trapezoid rule over their range of frames: their mean height.
+
+    Args:
+        frames: [F], rising.
+        scores: [..., F].
+
+    Returns:
+        [...]; a single evaluation is its own height.
+    """
+    if len(frames) == 1:
+        return scores[..., 0]
+    height: Array = np.trapezoid(scores, frames, axis=-1) / (frames[-1] - frames[0])
+    return height
+
+
+class Result(NamedTuple):
+    """A group's scores at a budget.
+
+    Attributes:
+        seeds: The seeds that have got there; all that were evaluated, if none has.
+        values: Their scores, [seeds].
+        frames: The last evaluation that all of them have within the budget.
+        short: The seeds that have not got there.
+    """
+
+    seeds: tuple[int, ...]
+    values: Array
+    frames: int
+    short: tuple[int, ...]
+
+
+def result(group: Group, kind: Kind, budget: int) -> Result | None:
+    """A group's final, best or mean score within a budget, at frames that its seeds share.
+
+    Args:
+        group: The runs.
+        kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
+        budget: In frames.
+
+    Returns:
+        None if there is no evaluation that the seeds share.
+
+    Raises:
+        ValueError: For an unknown kind.
+    """
+    checks.choice(kind, KINDS, "kind")
+    curves = {run.config.seed: curve(run) for run in group.runs}
+    curves = {seed: one for seed, one in curves.items() if len(one.frames)}
+    there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
+    used = there or curves
+    if not used:
+        return None
+    frames, scores = common(list(used.values()), budget)
+    if not len(frames):
+        return None
+    if kind == "final":
+        values = scores[:, -1]
+    else:
+        values = scores.max(axis=1) if kind == "best" else area(frames, scores)
+    short = tuple(seed for seed in group.seeds if seed not in there)
+    return Result(tuple(used), values, int(frames[-1]), short)
+
+
+def failed_share(finals: Array, reference: float, share: float = 0.5, low: float = 0.0) -> float:
+    """Share of seeds that failed: their final score is below a share of the way to a reference.
+
+    Args:
+        finals: Final scores, [n].
+        reference: What a seed should reach, such as the best seed's score.
+        share: How much of the way from `low` to `reference` is enough.
+        low: The score of having learned nothing.
+    """
+    return float(np.mean(_finite(finals, "finals") < low + share * (reference - low)))
+
+
+def mean(scores: Scores) -> Array:
+    """Mean over tasks of the mean over seeds."""
+    return np.asarray(_task_means(scores).mean(axis=0))
+
+
+def median(scores: Scores) -> Array:
+    """Median over tasks of the mean over seeds."""
+    return np.asarray(np.median(_task_means(scores), axis=0))
+
+
+def iqm(scores: Scores) -> Array:
+    """Interquartile mean: the lowest and the highest quarter of all runs do not count.
+
+    Runs are dropped whole, ⌊N/4⌋ at each end, as in a 25% trimmed mean. Where seeds are unequal,
+    each task's runs stand as often as makes all tasks equally large, and copies are dropped.
+    """
+    arrays = list(_checked(scores).values())
+    size = math.lcm(*(values.shape[-1] for values in arrays))
+    copies = np.concatenate([np.full(v.shape[-1], size // v.shape[-1]) for v in arrays])
+    values = np.concatenate(arrays, axis=-1)
+    order = values.argsort(axis=-1)
+    until = copies[order].cumsum(axis=-1)
+    first, last = size * len(arrays) // 4, size * len(arrays) - size * len(arrays) // 4
+    kept = until.clip(first, last) - (until - copies[order]).clip(first, last)
+    total: Array = (kept * np.take_along_axis(values, order, axis=-1)).sum(axis=-1)
+    return total / (last - first)
+
+
+def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
+    """How far runs stay below a goal, on average; what is above it does not make up for it."""
+    return goal - mean({task: np.minimum(v, goal) for task, v in _checked(scores).items()})
+
+
+def profile(scores: Scores, thresholds: Array) -> Array:
+    """Performance profile: the share of runs above each threshold, [..., thresholds]."""
+    arrays = _checked(scores).values()
+    shares = np.stack([(v[..., None] > thresholds).mean(axis=-2) for v in arrays])
+    return np.asarray(shares.mean(axis=0))
+
+
+def improvement(scores: Scores, other: Scores) -> Array:
+    """Probability that a run of one method beats a run of the other, ties half; mean over tasks.
+
+    Raises:
+        ValueError: If their tasks are not the same.
+    """
+    left, right = _checked(scores), _checked(other)
+    if list(left) != list(right):
+        raise ValueError(f"tasks must be the same, got {list(left)} and {list(right)}")
+    shares = []
+    for task in left:
+        gap = left[task][..., :, None] - right[task][..., None, :]
+        shares.append(((gap > 0) + 0.5 * (gap == 0)).mean(axis=(-2, -1)))
+    return np.asarray(np.stack(shares).mean(axis=0))
+
+
+class Interval(NamedTuple):
+    """A statistic and its bootstrap interval.
+
+    Attributes:
+        value: The statistic.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: Array
+    low: Array
+    high: Array
+
+
+def interval(
+    statistic: Callable[..., Array], *scores: Scores, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """95% stratified percentile bootstrap: seeds are drawn again within each task and method.
+
+    The ends are pointwise where the statistic is an array.
+
+    Args:
+        statistic: Of one or more methods' scores, keeping leading axes: `iqm`, `improvement`, ...
+        *scores: One for each method, task → [n].
+        seed: Of the generator.
+        resamples: How many.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = [
+        {
+            task: values[generator.integers(len(values), size=(resamples, len(values)))]
+            for task, values in _checked(one).items()
+        }
+        for one in scores
+    ]
+    low, high = np.quantile(statistic(*drawn), _ENDS, axis=0)
+    return Interval(statistic(*scores), low, high)
+
+
+class Paired(NamedTuple):
+    """One method against another, seed by seed.
+
+    Attributes:
+        difference: Mean over tasks of the mean difference of their pairs.
+        low: Lower end of its 95% bootstrap interval.
+        high: Upper end.
+        p_value: Two-sided, of the sign-flip test: how often signs by chance alone give a
+            difference as large.
+        pairs: How many seeds both have.
+        unpaired: How many only one of them has; they are left out.
+        exact: Whether all patterns of signs were tried.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    pairs: int
+    unpaired: int
+    exact: bool
+
+
+SeedScores = Mapping[str, Mapping[int, float]]
+
+
+def paired(
+    scores: SeedScores, other: SeedScores, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Paired:
+    """Compares two methods on the tasks and seeds that both have.
+
+    With N pairs no p-value is below 2 / 2^N: three seeds of one task cannot give less than 0.25.
+
+    Args:
+        scores: One method's, task → seed → score, on one scale for all tasks.
+        other: The other's.
+        seed: Of the generator.
+        resamples: Of the bootstrap, and of the signs where not all patterns are tried.
+
+    Raises:
+        ValueError: If no seed of a task is in both.
+    """
+    gaps: dict[str, Array] = {}
+    unpaired = 0
+    for task in sorted(scores.keys() | other.keys()):
+        left, right = scores.get(task, {}), other.get(task, {})
+        both = sorted(left.keys() & right.keys())
+        unpaired += len(left.keys() ^ right.keys())
+        if both:
+            gaps[task] = np.array([left[one] - right[one] for one in both])
+    if not gaps:
+        raise ValueError("the two have no seed of a task in common, so nothing can be paired")
+    value, low, high = map(float, interval(mean, gaps, seed=seed, resamples=resamples))
+    weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps.values()])
+    p_value, exact = _sign_flip(weighted, seed, resamples)
+    return Paired(value, low, high, p_value, len(weighted), unpaired, exact)
+
+
+def _sign_flip(parts: Array, seed: int, resamples: int) -> tuple[float, bool]:
+    count = len(parts)
+    exact = 2**count <= _MOST_PATTERNS
+    if exact:
+        signs = (np.arange(2**count)[:, None] >> np.arange(count) & 1) * 2 - 1
+    else:
+        signs = np.random.default_rng(seed).choice((-1, 1), size=(resamples, count))
+    rounding = 1e-12 * np.abs(parts).sum()
+    as_large = np.abs(signs @ parts) >= abs(parts.sum()) - rounding
+    if exact:
+        return float(as_large.mean()), True
+    return float((1 + as_large.sum()) / (1 + resamples)), False  # the observed signs are one
+
+
+def _task_means(scores: Scores) -> Array:
+    return np.stack([values.mean(axis=-1) for values in _checked(scores).values()])
+
+
+def _checked(scores: Scores) -> dict[str, Array]:
+    """By task, in order, so that resamples do not depend on the order the tasks came in."""
+    if not scores:
+        raise ValueError("scores must have at least one task")
+    return {task: _finite(scores[task], f"scores of {task}") for task in sorted(scores)}
+
+
+def _finite(values: Any, name: str) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim < 1 or array.shape[-1] < 1:
+        raise ValueError(f"{name} must have at least one seed")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: leave out runs without a score, and say so")
+    return array
+
+
+def _curve(points: Mapping[int, float]) -> Curve:
+    frames = sorted(points)
+    return Curve(np.array(frames, dtype=np.int64), np.array([points[f] for f in frames], float))

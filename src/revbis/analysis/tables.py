@@ -1,0 +1,510 @@
+"""Tables of a study in Markdown, LaTeX and CSV; what may not be compared is marked, not ranked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from revbis import checks
+from revbis.analysis import paper, stats
+from revbis.analysis.scores import Group, Study
+
+Source = Literal["measured", "reported"]
+_FIRST, _SECOND = 1, 2
+_WIDE = 5  # columns that still fit a page
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "†": r"$\dagger$",
+    "–": "--",
+    "“": "``",
+    "”": "''",
+}
+
+
+class Column(NamedTuple):
+    """A column.
+
+    Attributes:
+        label: Its name.
+        source: Whether its numbers are measured or the paper's.
+    """
+
+    label: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell.
+
+    Attributes:
+        text: What it says.
+        remark: What sets it apart from the others, such as fewer seeds.
+        mean: What it is ranked by; None if it may not be compared.
+        rank: 1 for the best of its source in its row, 2 for the second, 0 for all others.
+    """
+
+    text: str
+    remark: str = ""
+    mean: float | None = None
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        caption: What it shows.
+        corner: What its rows are.
+        columns: Its columns, those of one source together.
+        rows: Name and cells of each row.
+        notes: What a reader must know.
+        records: The numbers, for CSV.
+    """
+
+    caption: str
+    corner: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...]
+    records: tuple[Mapping[str, Any], ...]
+
+    def markdown(self) -> str:
+        """GitHub's Markdown: caption, table, notes."""
+        head = [self.corner, *(f"{column.label} ({column.source})" for column in self.columns)]
+        lines = [head, ["---"] + ["---:"] * len(self.columns)]
+        lines += [[name, *map(_in_markdown, cells)] for name, cells in self.rows]
+        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        return f"{self.caption}\n\n{body}\n\n{notes}"
+
+    def latex(self) -> str:
+        """A table environment; it needs the packages booktabs and graphicx."""
+        sources = Counter(column.source for column in self.columns)
+        over, rules, left = [], [], 2
+        for source, count in sources.items():
+            over.append(rf"\multicolumn{{{count}}}{{c}}{{{source}}}")
+            rules.append(rf"\cmidrule(lr){{{left}-{left + count - 1}}}")
+            left += count
+        head = " & ".join(_escape(name) for name in (self.corner, *(c.label for c in self.columns)))
+        lines = [
+            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
+            r"\toprule",
+            rf" & {' & '.join(over)} \\",
+            " ".join(rules),
+            rf"{head} \\",
+            r"\midrule",
+            *(
+                rf"{_escape(name)} & {' & '.join(map(_in_latex, cells))} \\"
+                for name, cells in self.rows
+            ),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        if len(self.columns) > _WIDE:
+            lines = [r"\resizebox{\linewidth}{!}{%", *lines[:-1], lines[-1] + "}"]
+        notes = [rf"\par {_escape(note)}" for note in self.notes]
+        return "\n".join(
+            [
+                r"% needs \usepackage{booktabs,graphicx}",
+                r"\begin{table*}",
+                r"\centering",
+                rf"\caption{{{_escape(self.caption)}}}",
+                *lines,
+                r"\begin{minipage}{\linewidth}\footnotesize",
+                *notes,
+                r"\end{minipage}",
+                r"\end{table*}",
+                "",
+            ]
+        )
+
+    def csv(self) -> str:
+        """A row for each number, not rounded."""
+        text = io.StringIO()
+        names = dict.fromkeys(name for record in self.records for name in record)
+        writer = csv.DictWriter(text, list(names), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.records)
+        return text.getvalue()
+
+
+def score_table(
+    study: Study, *, kind: Literal["final", "best"], budget: int | None, reported: bool
+) -> Table:
+    """Mean ± standard deviation of each method on each task; best bold, second underlined.
+
+    Measured numbers are ranked among themselves, and so are reported ones. A measured number is
+    ranked if all its seeds have got to the budget and the row's environments and presets are one.
+
+    Args:
+        study: The runs.
+        kind: The score at the budget, or the best evaluation within it.
+        budget: In frames; when not given, for each task as `budgets` says.
+        reported: Show the paper's numbers beside the measured ones.
+
+    Raises:
+        ValueError: If no run was evaluated, and for an unknown kind.
+    """
+    checks.choice(kind, ("final", "best"), "kind")
+    at = budgets(study, budget)
+    results = {
+        (group.label, task): found
+        for task in at
+        for group in _groups(study, task)
+        if (found := stats.result(group, kind, at[task])) is not None
+    }
+    if not results:
+        raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
+    systems = [
+        system
+        for system in paper.SYSTEMS
+        if reported and any(system in paper.reported(task) for task in at)
+    ]
+    usual = max(len(found.values) for found in results.values())
+    rows, records, notes = [], [], []
+    for task in at:
+        of_task = {label: results.get((label, task)) for label in study.labels}
+        numbers = paper.reported(task) if reported else {}
+        shown = [numbers.get(system) for system in systems]
+        row, remark = _row(study, task, at[task], of_task, usual, shown)
+        rows.append(row)
+        notes += [remark] if remark else []
+        records += _records(study, task, kind, at[task], of_task, numbers)
+    notes = budget_notes(study, at) + notes + (_looks(study) if kind == "best" else [])
+    caption = _caption(kind, usual, bool(systems))
+    if reported:
+        headline, about = paper.scale_notes(study, at)
+        notes += about
+        caption += f" {headline}" if headline else ""
+    columns = [Column(label, "measured") for label in study.labels]
+    columns += [Column(paper.SYSTEMS[system], "reported") for system in systems]
+    return Table(caption, "task", tuple(columns), tuple(rows), tuple(notes), tuple(records))
+
+
+def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
+    """Normalised final scores over all tasks that the methods share, with bootstrap intervals.
+
+    Args:
+        study: The runs.
+        budget: In frames; when not given, for each task as `budgets` says.
+        seed: Of the bootstrap's generator.
+
+    Raises:
+        ValueError: If the methods have no task in common.
+    """
+    shared = together(study, "final", budget)
+    statistics = {
+        "IQM": stats.iqm,
+        "median": stats.median,
+        "mean": stats.mean,
+        "optimality gap": stats.optimality_gap,
+    }
+    rows, records = [], []
+    for label, scores in shared.scores.items():
+        cells = []
+        for name, statistic in statistics.items():
+            value, low, high = map(float, stats.interval(statistic, scores, seed=seed))
+            cells.append(Cell(f"{value:.3f} [{low:.3f}, {high:.3f}]"))
+            runs = sum(map(len, scores.values()))
+            records.append(
+                {"method": label, "statistic": name, "value": value, "low": low, "high": high}
+                | {"tasks": len(scores), "runs": runs}
+            )
+        rows.append((label, tuple(cells)))
+    caption = (
+        f"Normalised final scores, tasks together: {len(shared.tasks)}; with 95% "
+        f"stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)."
+    )
+    columns = tuple(Column(name, "measured") for name in statistics)
+    notes = (*budget_notes(study, shared.at), *shared.notes)
+    return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
+
+
+class Together(NamedTuple):
+    """What of a study may be put together over tasks.
+
+    Attributes:
+        scores: Method → task → normalised scores of its seeds; all methods have the same tasks.
+        tasks: These tasks.
+        at: The frames at which scores are, for every task of the study.
+        notes: Bounds, missing seeds, and what is left out.
+    """
+
+    scores: dict[str, dict[str, stats.Array]]
+    tasks: list[str]
+    at: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def together(study: Study, kind: stats.Kind, budget: int | None = None) -> Together:
+    """Normalised scores of all methods, on the tasks where each has a seed at the budget.
+
+    A task of mixed environments or presets, or without known bounds, is left out and named.
+
+    Raises:
+        ValueError: If nothing is left, with why.
+    """
+    at = budgets(study, budget)
+    notes = []
+    found: dict[str, dict[str, stats.Array]] = defaultdict(dict)
+    bounds = {}
+    for task in at:
+        try:
+            bounds[task] = stats.default_bounds(task)
+        except ValueError as problem:
+            notes.append(f"{task} is left out: {problem}")
+            continue
+        if differing := mixed(_groups(study, task)):
+            notes.append(f"{task} is left out: {differing}")
+            continue
+        for group in _groups(study, task):
+            result = stats.result(group, kind, at[task])
+            if result is not None and len(result.short) < len(group.seeds):
+                found[group.label][task] = result.values
+                if result.short:
+                    notes.append(f"{short_name(task)}, {group.label}: {seed_count(group, result)}")
+    if found:
+        absent = [label for label in study.labels if label not in found]
+        notes += [f"{label} is left out: no score yet" for label in absent]
+    tasks = [task for task in at if found and all(task in scores for scores in found.values())]
+    if not tasks:
+        why = "there is no task on which all methods have a score"
+        raise ValueError("; ".join([why, *(note.rstrip(".") for note in notes)]))
+    apart = {task for scores in found.values() for task in scores} - set(tasks)
+    notes += [f"{short_name(one)} is left out: some method has no score" for one in sorted(apart)]
+    highs: dict[stats.Bounds, list[str]] = defaultdict(list)
+    for task in tasks:
+        highs[bounds[task]].append(short_name(task))
+    for (low, high), names in highs.items():
+        notes.append(f"{low:g} to {high:g} count as 0 to 1 on {', '.join(names)}.")
+    scores = {
+        label: stats.normalise({task: found[label][task] for task in tasks}, bounds)
+        for label in study.labels
+        if label in found
+    }
+    return Together(scores, tasks, at, tuple(notes))
+
+
+def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
+    """The frames at which each task's methods are compared.
+
+    Args:
+        study: The runs.
+        budget: The same for all tasks. When not given: the smallest budget of a task's runs; as
+            long as none of them has got there, the last frame that all evaluated ones have.
+    """
+    if budget is not None:
+        return dict.fromkeys(study.tasks, checks.whole(budget, "budget", 0))
+    found = {}
+    for task in study.tasks:
+        runs = [run for group in _groups(study, task) for run in group.runs]
+        found[task] = min(run.config.frames for run in runs)
+        curves = [one for run in runs if len((one := stats.curve(run)).frames)]
+        if curves and all(one.frames[-1] < found[task] for one in curves):
+            shared, _ = stats.common(curves)
+            found[task] = int(shared[-1]) if len(shared) else found[task]
+    return found
+
+
+def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
+    """At how many frames scores are, and where runs' own budgets are others."""
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for task, frames in at.items():
+        own = sorted({run.config.frames for group in _groups(study, task) for run in group.runs})
+        planned = " and ".join(f"{one:,}" for one in own)
+        told = "" if own == [frames] else f"; the runs' own budget is {planned}"
+        tasks[f"at {frames:,} frames{told}"].append(short_name(task))
+    if len(tasks) == 1:
+        return [f"Scores are {next(iter(tasks))}."]
+    return [f"Scores on {', '.join(names)} are {where}." for where, names in tasks.items()]
+
+
+def mixed(groups: Iterable[Group]) -> str:
+    """In words, which settings make scores of these groups not comparable; empty if none do."""
+    seen: dict[str, set[str]] = defaultdict(set)
+    for run in (run for group in groups for run in group.runs):
+        for name, value in {"preset": run.config.preset, **run.config.environment}.items():
+            seen[name].add(str(value))
+    told = [f"{k} is {' and '.join(sorted(v))}" for k, v in seen.items() if len(v) > 1]
+    return f"not comparable, {', '.join(told)}" if told else ""
+
+
+def short_name(task: str) -> str:
+    """A task's name without its suite."""
+    return task.removeprefix("dmc:").removeprefix("metaworld:")
+
+
+def seed_count(group: Group, result: stats.Result) -> str:
+    """How many seeds a result is of, in words: `n = 2 of 3` where some have not got there."""
+    n = len(result.seeds)
+    return f"n = {n} of {len(group.seeds)}" if n < len(group.seeds) else f"n = {n}"
+
+
+def _groups(study: Study, task: str) -> list[Group]:
+    return [group for group in study.groups if group.task == task]
+
+
+def _caption(kind: str, usual: int, reported: bool) -> str:
+    what = "Final score" if kind == "final" else "Best evaluation within the budget"
+    among = "the measured and, apart from them, of the reported columns" if reported else "methods"
+    of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
+    of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
+    return f"{what}: {of} unless a cell says otherwise. Bold: best, underlined: second of {among}."
+
+
+def _row(
+    study: Study,
+    task: str,
+    budget: int,
+    found: Mapping[str, stats.Result | None],
+    usual: int,
+    numbers: Sequence[paper.Reported | None],
+) -> tuple[tuple[str, tuple[Cell, ...]], str]:
+    """A task's row, and why it is not ranked if it is not."""
+    percent = 100.0 if stats.measure(task) == "success" else 1.0
+    summaries = {
+        label: stats.summary(result.values * percent) for label, result in found.items() if result
+    }
+    means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
+    digits = _digits(means)
+    differing = mixed(_groups(study, task))
+    measured = []
+    for label, result in found.items():
+        group = study.group(label, task)
+        if result is None or group is None:
+            measured.append(Cell("–"))
+            continue
+        mean, deviation, _, n = summaries[label]
+        spread = "" if math.isnan(deviation) else f" ± {deviation:.{digits}f}"
+        remarks = [seed_count(group, result)] if n != usual or n < len(group.seeds) else []
+        remarks += [f"at {result.frames:,} frames"] if result.frames != budget else []
+        ranked = not (result.short or differing)
+        text = f"{mean:.{digits}f}{spread}"
+        measured.append(Cell(text, ", ".join(remarks), mean if ranked else None))
+    reported = [
+        Cell(f"{one.mean:.{digits}f} ± {one.spread:.{digits}f}", "", one.mean) if one else Cell("–")
+        for one in numbers
+    ]
+    frames = {result.frames for result in found.values() if result and not result.short}
+    if len(frames) > 1:
+        differing = differing or "not comparable, evaluations are at different frames"
+        measured = [replace(cell, mean=None) for cell in measured]
+    name = short_name(task) + (" (success, %)" if percent == 100.0 else "")
+    remark = f"{short_name(task)}: {differing}; not ranked" if differing else ""
+    return (name, (*_ranked(measured), *_ranked(reported))), remark
+
+
+def _ranked(cells: Sequence[Cell]) -> list[Cell]:
+    """Marks the best and the second of at least two; equal means share a rank."""
+    cells = [c if c.mean is None else replace(c, mean=round(c.mean, 9)) for c in cells]
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    order = sorted(set(means), reverse=True)
+    if len(means) < 2 or len(order) < 2:
+        return cells
+    ranks = {order[0]: _FIRST, order[1]: _SECOND}
+    return [
+        replace(cell, rank=ranks.get(cell.mean, 0)) if cell.mean is not None else cell
+        for cell in cells
+    ]
+
+
+def _digits(means: Sequence[float]) -> int:
+    """Digits behind the point: none for returns in the hundreds, as in the paper."""
+    largest = max(map(abs, means), default=0.0)
+    return 0 if largest >= 100 else 1 if largest >= 10 else 2
+
+
+def _records(
+    study: Study,
+    task: str,
+    kind: str,
+    budget: int,
+    found: Mapping[str, stats.Result | None],
+    numbers: Mapping[str, paper.Reported],
+) -> list[dict[str, Any]]:
+    """The numbers of a row: measured ones with all their spreads, reported ones with their own."""
+    records: list[dict[str, Any]] = []
+    for label, result in found.items():
+        group = study.group(label, task)
+        if result is None or group is None:
+            continue
+        mean, deviation, error, n = stats.summary(result.values)
+        height = stats.result(group, "area", budget)
+        records.append(
+            {
+                "task": task,
+                "measure": stats.measure(task),
+                "score": kind,
+                "method": label,
+                "source": "measured",
+                "mean": mean,
+                "standard_deviation": deviation,
+                "standard_error": error,
+                "reported_spread": None,
+                "n": n,
+                "seeds": " ".join(map(str, result.seeds)),
+                "seeds_short_of_budget": " ".join(map(str, result.short)),
+                "failed_share": _failed(task, result.values),
+                "mean_height": None if height is None else float(height.values.mean()),
+                "frames": result.frames,
+                "budget": budget,
+                "preset": " ".join(sorted({run.config.preset for run in group.runs})),
+            }
+        )
+    for number in numbers.values():
+        known = {"task": task, "measure": "return", "score": "final", "source": "reported"}
+        of_it = {"method": number.system, "mean": number.mean, "reported_spread": number.spread}
+        where = {"n": number.seeds, "frames": paper.FRAMES, "budget": paper.FRAMES}
+        records.append({**known, **of_it, **where})
+    return records
+
+
+def _failed(task: str, values: stats.Array) -> float | None:
+    """Share of seeds below half of the best one's score, where it is known what 0 is."""
+    try:
+        low = stats.default_bounds(task).low
+    except ValueError:
+        return None
+    return stats.failed_share(values, float(values.max()), low=low)
+
+
+def _looks(study: Study) -> list[str]:
+    """Where the best of more, or of noisier, evaluations would win by chance."""
+    notes = []
+    for task in study.tasks:
+        runs = [run for group in _groups(study, task) for run in group.runs]
+        for name in ("eval_every", "eval_episodes"):
+            values = sorted({getattr(run.config, name) for run in runs})
+            if len(values) > 1:
+                told = " and ".join(map(str, values))
+                notes.append(f"{short_name(task)}: {name} is {told}, which biases a best score.")
+    return notes
+
+
+def _in_markdown(cell: Cell) -> str:
+    marks = {_FIRST: ("**", "**"), _SECOND: ("<ins>", "</ins>")}
+    before, after = marks.get(cell.rank, ("", ""))
+    return f"{before}{cell.text}{after}" + (f" ({cell.remark})" if cell.remark else "")
+
+
+def _in_latex(cell: Cell) -> str:
+    text = _escape(cell.text)
+    if cell.rank:
+        text = rf"\{'textbf' if cell.rank == _FIRST else 'underline'}{{{text}}}"
+    return text + (f" ({_escape(cell.remark)})" if cell.remark else "")
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)

@@ -1,0 +1,135 @@
+"""Chromium without a window, led through chromedriver by plain requests on this machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+DRIVER = shutil.which("chromedriver")
+MISSING = "Chromium and its driver are not installed; type: bash tools/install-chromium"
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--hide-scrollbars",
+]
+
+
+class Browser:
+    """One page at a time.
+
+    Args:
+        port: Where chromedriver listens.
+        profile: A new folder for the browser's own files.
+    """
+
+    def __init__(self, port: str, profile: Path) -> None:
+        self._address = f"http://127.0.0.1:{port}/session"
+        self._open = build_opener(ProxyHandler({})).open  # past any proxy
+        options = {"binary": CHROMIUM, "args": [*_FLAGS, f"--user-data-dir={profile}"]}
+        wanted = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
+        found = self._ask("POST", "", {"capabilities": {"alwaysMatch": wanted}})
+        self._address += f"/{found['sessionId']}"
+
+    def open(self, page: Path, address: str = "", width: int = 1400, height: int = 900) -> None:
+        """Opens a page from disk, with nothing kept of the one before."""
+        self._ask("POST", "/url", {"url": "about:blank"})
+        self.resize(width, height)
+        self.errors(), self.requests()  # what came before does not count
+        self._ask("POST", "/url", {"url": page.resolve().as_uri() + address})
+
+    def resize(self, width: int, height: int = 900) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.tell("Emulation.setDeviceMetricsOverride", **size)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script returns; promises are waited for."""
+        return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def tell(self, command: str, **parameters: Any) -> Any:
+        """A command of the DevTools protocol."""
+        return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def move(self, x: float, y: float) -> None:
+        self.tell("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Presses a key and lets it go."""
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        self.tell("Input.dispatchKeyEvent", **down, **common)
+        self.tell("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> None:
+        """A picture of what is seen, or of the whole page."""
+        clip: dict[str, Any] = {}
+        if whole:
+            size = self.tell("Page.getLayoutMetrics")["cssContentSize"]
+            clip = {"clip": {**size, "scale": 1}, "captureBeyondViewport": True}
+        picture = self.tell("Page.captureScreenshot", format="png", **clip)
+        path.write_bytes(base64.b64decode(picture["data"]))
+
+    def errors(self) -> list[str]:
+        """What the console has said since it was last asked."""
+        return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
+
+    def requests(self) -> list[str]:
+        """Addresses that were asked for since this was last called, data in addresses left out."""
+        entries = self._ask("POST", "/se/log", {"type": "performance"})
+        events = [json.loads(entry["message"])["message"] for entry in entries]
+        found = [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+        return [address for address in found if not address.startswith(("data:", "chrome:"))]
+
+    def close(self) -> None:
+        self._ask("DELETE", "")
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = Request(self._address + path, content, headers, method=method)
+        try:
+            with self._open(request, timeout=60) as answer:
+                return json.loads(answer.read())["value"]
+        except HTTPError as problem:
+            with problem:
+                raise AssertionError(json.loads(problem.read())["value"]["message"]) from None
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Browser]:
+    """A browser of its own, ended at the end."""
+    assert DRIVER is not None
+    with subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
+        try:
+            assert driver.stdout is not None
+            ports = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
+            port = next(found[1] for found in ports if found)
+            opened = Browser(port, profile)
+            try:
+                yield opened
+            finally:
+                opened.close()
+        finally:
+            driver.terminate()

@@ -1,0 +1,119 @@
+"""Run folders as a training run leaves them, written without training."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from revbis.analysis.scores import Study, read_study
+from revbis.config import Config
+from revbis.presets import preset_config
+
+ABOUT = {"versions": {"revbis": "0.1.0", "torch": "2.13.0"}, "revision": "abc", "command": "revbis"}
+
+
+def write_run(
+    out: Path,
+    scores: Mapping[int, Any] | Sequence[float],
+    *,
+    task: str = "dmc:cheetah_run",
+    method: str = "drqv2",
+    seed: int = 1,
+    preset: str = "cpu",
+    c: Mapping[int, Any] | None = None,
+    about: Mapping[str, Any] = ABOUT,
+    **settings: Any,
+) -> Path:
+    """Writes a run and gives its folder.
+
+    Args:
+        out: Where runs are.
+        scores: By frame, or every 10 frames from 0 on: a return, or on Meta-World a success rate.
+        task: The task.
+        method: The method.
+        seed: The seed.
+        preset: Where other settings come from.
+        c: The coefficient by agent step.
+        about: What run.json holds.
+        **settings: Other settings; the budget is the last frame if it is not given.
+    """
+    if not isinstance(scores, Mapping):
+        scores = {10 * i: score for i, score in enumerate(scores)}
+    given = {"frames": max(max(scores, default=1), 1), "eval_every": 10, "action_repeat": 2}
+    values = preset_config(preset, task).as_dict() | {"task": task, "method": method, "seed": seed}
+    config = Config.from_dict(values | {"out": str(out)} | given | settings)
+    folder = config.directory
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config.as_dict()))
+    (folder / "run.json").write_text(json.dumps(about))
+    lines = [evaluation(frame, score, task) for frame, score in scores.items()]
+    write_lines(folder / "eval.jsonl", lines)
+    training = [
+        {"frames": step * config.action_repeat, "agent_steps": step, "c": value}
+        for step, value in (c or {}).items()
+    ]
+    write_lines(folder / "train.jsonl", training)
+    return folder
+
+
+def evaluation(frame: int, score: Any, task: str) -> dict[str, Any]:
+    """A line of eval.jsonl."""
+    successes: list[bool | None] = [None] * 10
+    if task.startswith("metaworld:"):
+        successes = [i < round(10 * score) for i in range(10)]
+        score = 1000 * score + 5
+    counts = {"frames": frame, "agent_steps": frame // 2, "updates": frame // 2, "seconds": 1.5}
+    return counts | {"mean_return": score, "returns": [score], "success_any": successes, "c": None}
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def study_of(
+    out: Path, finals: Mapping[tuple[str, str], Sequence[float]], **settings: Any
+) -> Study:
+    """A study whose runs go straight from 0 to their final scores.
+
+    Args:
+        out: Where runs are.
+        finals: By task and method, the final scores of seeds 1, 2, ...
+        **settings: Of all runs.
+    """
+    for (task, method), scores in finals.items():
+        for seed, score in enumerate(scores, 1):
+            write_run(out, [0.0, score], task=task, method=method, seed=seed, **settings)
+    return read_study([out])
+
+
+def learning_study(out: Path, tasks: Sequence[str], methods: Sequence[str], seeds: int) -> Study:
+    """A study that looks like a real one: noisy, rising returns, and c that drifts."""
+    generator = np.random.default_rng(0)
+    frames = np.arange(0, 60_001, 5000)
+    steps = np.arange(250, 15_001, 250)
+    for task in tasks:
+        success = task.startswith("metaworld:")
+        for method in methods:
+            top, speed = generator.uniform(0.4, 1.0), generator.uniform(0.5, 3.0)
+            for seed in range(1, seeds + 1):
+                rise = top * (1 - np.exp(-speed * frames / 30_000))
+                noisy = np.clip(rise + generator.normal(0, 0.05, len(frames)), 0, 1)
+                scores = noisy.round(1) if success else 1000 * noisy
+                drift = np.exp(-steps / 9000) + generator.normal(0, 0.003, len(steps))
+                adaptive = "rev" in method and not method.endswith("no-c")
+                write_run(
+                    out,
+                    dict(zip(frames.tolist(), scores.tolist(), strict=True)),
+                    task=task,
+                    method=method,
+                    seed=seed,
+                    c=dict(zip(steps.tolist(), (drift / 2).tolist(), strict=True))
+                    if adaptive
+                    else dict.fromkeys(steps.tolist()),
+                    eval_every=5000,
+                    action_repeat=4,
+                )
+    return read_study([out])

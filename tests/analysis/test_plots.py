@@ -1,0 +1,270 @@
+"""Figures: what is drawn is what was measured, and the caption says how."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from tests.analysis.runs import learning_study, study_of, write_run
+
+from revbis.analysis import plots, stats
+from revbis.analysis.scores import read_study
+
+CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
+FIGURES = (plots.learning_curves, plots.ablation, plots.coefficients, plots.profiles)
+
+
+def panel(figure: Figure, title: str) -> Axes:
+    (found,) = [axes for axes in figure.axes if axes.get_title() == title]
+    return found
+
+
+def lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
+    """Frames and scores of every curve with points."""
+    found = [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
+    return [(np.array(x).tolist(), np.array(y).tolist()) for x, y in found if len(x)]
+
+
+def band(axes: Axes) -> Any:
+    """Corners of the only shaded area."""
+    (found,) = axes.collections
+    (path,) = found.get_paths()
+    return path.vertices
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+def test_learning_curve_is_the_smoothed_mean_with_its_error(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 10.0, 20.0], seed=1)
+    write_run(tmp_path, [4.0, 20.0, 60.0], seed=2)
+    study = read_study([tmp_path])
+    figure = plots.learning_curves(study)
+    ((frames, means),) = lines(panel(figure, "cheetah_run"))
+    # Means 2, 15, 40 with α = 0.2: 2, 4.6, 11.68.
+    assert frames == [0, 10, 20] and means == pytest.approx([2.0, 4.6, 11.68])
+    # Seeds smoothed: 0, 2, 5.6 and 4, 7.2, 17.76; half of their gap is the standard error of two.
+    corners = band(panel(figure, "cheetah_run"))
+    at_the_end = sorted({round(y, 9) for x, y in corners if x == 20})
+    assert at_the_end == pytest.approx([5.6, 17.76])
+    caption = str(figure.get_label())
+    for words in ("n = 2", "one standard error", "EWMA with α = 0.2."):
+        assert words in caption
+    assert caption in " ".join(figure.texts[0].get_text().split("\n"))
+    raw = plots.learning_curves(study, alpha=1.0)
+    assert lines(panel(raw, "cheetah_run")) == [([0, 10, 20], [2.0, 15.0, 40.0])]
+    assert "Not smoothed." in str(raw.get_label())
+    with pytest.raises(ValueError, match="alpha must be"):
+        plots.learning_curves(study, alpha=0.0)
+
+
+def test_meta_world_is_drawn_by_success(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 0.4], task=HAMMER)
+    write_run(tmp_path, [0.0, 100.0])
+    figure = plots.learning_curves(read_study([tmp_path]))
+    assert lines(panel(figure, "hammer")) == [([0, 10], [0.0, pytest.approx(0.2)])]  # α = 0.5
+    assert lines(panel(figure, "cheetah_run")) == [([0, 10], [0.0, pytest.approx(20.0)])]
+    assert panel(figure, "hammer").get_ylabel() == "success rate"
+    assert panel(figure, "cheetah_run").get_ylabel() == "return"
+    assert "α = 0.2 and 0.5 (Meta-World)" in str(figure.get_label())
+    assert "one seed (n = 1), so no standard error" in str(figure.get_label())
+
+
+def test_nothing_is_drawn_out_beyond_what_all_seeds_have(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 10.0, 20.0, 30.0], seed=1)
+    write_run(tmp_path, [4.0, 20.0], seed=2, frames=30)
+    write_run(tmp_path, [], seed=3, frames=30)
+    figure = plots.learning_curves(read_study([tmp_path]), alpha=1.0)
+    mean, single = lines(panel(figure, "cheetah_run"))
+    assert mean == ([0, 10], [2.0, 15.0])
+    assert single == ([10, 20, 30], [10.0, 20.0, 30.0])
+    thick, thin = (line for line in panel(figure, "cheetah_run").lines if len(line.get_xdata()))
+    assert thin.get_linewidth() < thick.get_linewidth() / 2
+    caption = str(figure.get_label())
+    assert "Thin lines: single seeds beyond" in caption
+    assert "Not finished: 2 of 3 runs." in caption and "n = 2" in caption
+
+
+def test_caption_names_unequal_seeds_and_mixed_settings(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path, [0.0, 1.0], seed=seed)
+    write_run(tmp_path, [0.0, 1.0], method="mico", quality="full")
+    caption = str(plots.learning_curves(read_study([tmp_path])).get_label())
+    assert "(n = 2, but 1 for mico on cheetah_run)" in caption
+    assert "cheetah_run: not comparable, quality is fast and full." in caption
+    best = str(plots.ablation(read_study([tmp_path])).get_label())
+    assert "cheetah_run: not comparable" in best and "One seed has no interval." in best
+
+
+def test_coefficient_is_that_of_train_jsonl(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 1.0], method="mico-rev", seed=1, c={5: 0.5, 10: 0.4, 15: 0.3})
+    write_run(tmp_path, [0.0, 1.0], method="mico-rev", seed=2, c={5: 0.5, 10: 0.6})
+    write_run(tmp_path, [0.0, 1.0], method="drqv2", c={5: None})
+    figure = plots.coefficients(read_study([tmp_path]))
+    mean, single, start = lines(panel(figure, "cheetah_run"))
+    assert mean[0] == [10, 20] and mean[1] == pytest.approx([0.5, 0.5])
+    assert single == ([20, 30], [0.4, 0.3]) and start[1] == [0.5, 0.5]
+    assert legend(figure) == ["mico-rev"]
+    # Half of 0.4 and 0.6's gap.
+    ends = sorted({round(y, 9) for x, y in band(panel(figure, "cheetah_run")) if x == 20})
+    assert ends == pytest.approx([0.4, 0.6])
+    assert "n = 2" in str(figure.get_label()) and "Not smoothed." in str(figure.get_label())
+
+
+def test_ablation_shows_the_best_and_its_interval(tmp_path: Path) -> None:
+    for seed, best in enumerate((100.0, 200.0, 600.0), 1):
+        write_run(tmp_path, [0.0, best, 50.0, 999.0], seed=seed)
+        write_run(tmp_path, [0.0, 70.0, 50.0, 999.0], method="mico", seed=seed)
+        for method in ("drqv2", "mico"):
+            write_run(tmp_path, [0.0, 0.5, 0.5, 1.0], task=HAMMER, method=method, seed=seed)
+    figure = plots.ablation(read_study([tmp_path]), budget=20, seed=4)
+    axes = panel(figure, "cheetah_run")
+    drawn = [
+        (patch.get_x(), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height() / 2)
+        for patch in axes.patches
+    ]
+    ends = stats.interval(stats.iqm, {CHEETAH: np.array([100.0, 200.0, 600.0])}, seed=4)
+    assert drawn[0] == pytest.approx((float(ends.low), float(ends.high), 0))
+    assert drawn[1] == pytest.approx((70.0, 70.0, 1))
+    marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "None"]
+    assert marks == [300.0, 70.0]
+    dots = [list(line.get_xdata()) for line in axes.lines if line.get_marker() == "o"]
+    assert dots == [[100.0, 200.0, 600.0], [70.0] * 3]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["drqv2", "mico"]
+    assert axes.yaxis_inverted()
+    # All tasks: 0.1, 0.2, 0.6 and ½ three times; one dropped at each end leaves 0.2 and three ½.
+    overall = panel(figure, "all tasks")
+    marks = [line.get_xdata()[0] for line in overall.lines]
+    assert marks == pytest.approx([(0.2 + 3 * 0.5) / 4, (0.07 + 0.07 + 0.5 + 0.5) / 4])
+    caption = str(figure.get_label())
+    for words in ("within 20 frames", "interquartile mean", "n = 3", "95% stratified bootstrap"):
+        assert words in caption
+
+
+def test_intervals_are_drawn_from_the_seed(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    finals = {(task, "drqv2"): generator.normal(500, 100, 12) for task in (CHEETAH, WALKER)}
+    study = study_of(tmp_path, {key: values.tolist() for key, values in finals.items()})
+
+    def drawn(seed: int) -> list[Any]:
+        figure = plots.ablation(study, seed=seed)
+        bars = [[patch.get_x() for patch in axes.patches] for axes in figure.axes]  # type: ignore[attr-defined]
+        return [*bars, band(plots.profiles(study, seed=seed).axes[0]).tolist()]
+
+    first, again, other = drawn(0), drawn(0), drawn(4)
+    assert first == again and len(first) == 4
+    assert all(one != another for one, another in zip(first, other, strict=True))
+    ends = stats.interval(stats.iqm, {CHEETAH: finals[CHEETAH, "drqv2"]}, seed=4)
+    assert other[0] == [float(ends.low)]
+
+
+def test_ablation_of_one_task_and_of_tasks_without_bounds(tmp_path: Path) -> None:
+    one = plots.ablation(study_of(tmp_path / "a", {(CHEETAH, "drqv2"): [1.0, 2.0]}))
+    assert [axes.get_title() for axes in one.axes] == ["cheetah_run"]
+    finals = {("gym:A-v1", "drqv2"): [1.0, 2.0], ("gym:B-v1", "drqv2"): [1.0, 2.0]}
+    two = plots.ablation(study_of(tmp_path / "b", finals))
+    assert [axes.get_title() for axes in two.axes] == ["gym:A-v1", "gym:B-v1"]
+
+
+def test_ablation_says_what_is_short_of_the_budget(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 10.0, 20.0])
+    write_run(tmp_path, [0.0, 10.0], method="mico", frames=20)
+    caption = str(plots.ablation(read_study([tmp_path])).get_label())
+    assert "cheetah_run, mico: only 10 frames." in caption and "drqv2: only" not in caption
+
+
+def test_profiles_are_shares_of_runs(tmp_path: Path) -> None:
+    study = study_of(
+        tmp_path,
+        {
+            (CHEETAH, "drqv2"): [200.0, 400.0],
+            (HAMMER, "drqv2"): [0.4, 0.8],
+            (CHEETAH, "mico"): [1000.0, 1000.0],
+            (HAMMER, "mico"): [1.0, 1.0],
+            (WALKER, "mico"): [500.0],
+        },
+    )
+    figure = plots.profiles(study)
+    (axes,) = figure.axes
+    first, second = lines(axes)
+    at = dict(zip(np.round(first[0], 2).tolist(), first[1], strict=True))
+    assert [at[t] for t in (0.1, 0.3, 0.5, 0.9)] == [1.0, 0.75, 0.25, 0.0]
+    assert second[1] == [1.0] * 100 + [0.0]
+    assert legend(figure) == ["drqv2", "mico"]
+    caption = str(figure.get_label())
+    for words in (
+        "n = 4 runs of each",
+        "tasks: cheetah_run, hammer",
+        "pointwise 95%",
+        "walker_run is",
+    ):
+        assert words in caption
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_nothing_to_draw(tmp_path: Path, draw: Any) -> None:
+    write_run(tmp_path, [], frames=20)
+    with pytest.raises(ValueError, match="there is no"):
+        draw(read_study([tmp_path]))
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_one_seed_of_one_method(tmp_path: Path, draw: Any) -> None:
+    write_run(tmp_path, [0.0, 100.0], method="mico-rev", c={5: 0.5})
+    figure = draw(read_study([tmp_path]))
+    assert "n = 1" in str(figure.get_label())
+    figure.draw_without_rendering()
+
+
+def test_methods_differ_by_more_than_colour(tmp_path: Path) -> None:
+    methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c", "dbc"]
+    methods += ["simsr-rev-no-c", "mico-rev-no-sa", "simsr-rev-no-sa", "mico-rev-released"]
+    study = study_of(tmp_path, {(CHEETAH, method): [1.0] for method in methods})
+    figure = plots.learning_curves(study)
+    drawn = [line for line in figure.axes[0].lines if len(line.get_xdata())]
+    looks = [(line.get_color(), line._dash_pattern, line.get_marker()) for line in drawn]  # type: ignore[attr-defined]
+    assert len(set(map(str, looks))) == len(methods)
+    without_colour = [look[1:] for look in looks[:8]]
+    assert len(set(map(str, without_colour))) == 8
+    assert legend(figure) == sorted(methods)
+    handles = figure.legends[0].get_lines()
+    assert [one.get_color() for one in handles] == [look[0] for look in looks]
+
+
+def test_a_method_looks_the_same_in_all_figures(tmp_path: Path) -> None:
+    for method in ("drqv2", "mico", "simsr-rev"):
+        write_run(tmp_path, [0.0, 1.0], method=method, c={5: 0.5} if "rev" in method else None)
+    study = read_study([tmp_path])
+    curves, c = plots.learning_curves(study), plots.coefficients(study)
+    assert c.legends[0].get_lines()[0].get_color() == curves.legends[0].get_lines()[2].get_color()
+
+
+def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
+    study = learning_study(tmp_path / "runs", [CHEETAH, HAMMER], ["drqv2", "mico-rev"], 2)
+    first = plots.save(plots.learning_curves(study), tmp_path / "a" / "b", "curves")
+    second = plots.save(plots.learning_curves(study), tmp_path / "c", "curves")
+    assert [path.name for path in first] == ["curves.png", "curves.svg", "curves.pdf"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    png, svg, pdf = first
+    with Image.open(png) as image:
+        assert image.width > 1000 and "EWMA" in image.info["Description"]
+    assert svg.read_text().startswith("<?xml") and "EWMA" in svg.read_text()
+    assert pdf.read_bytes().startswith(b"%PDF")
+
+
+def test_legend_and_caption_are_below_the_panels(tmp_path: Path) -> None:
+    methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c"]
+    tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop"]
+    figure = plots.learning_curves(learning_study(tmp_path, tasks, methods, 1))
+    figure.draw_without_rendering()
+    inside = figure.bbox
+    lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)  # type: ignore[union-attr]
+    below = figure.legends[0].get_window_extent()
+    caption = figure.texts[0].get_window_extent()
+    assert lowest >= below.y1 - 1 and below.y0 >= caption.y1 - 1 and caption.y0 >= 0
+    for one in (below, caption):
+        assert one.x0 >= 0 and one.x1 <= inside.x1

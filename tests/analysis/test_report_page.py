@@ -1,0 +1,355 @@
+"""The report page in headless Chromium: it draws, it answers, it asks for nothing, it fits."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from tests.analysis.fake_study import fake_run, large_study
+
+from revbis.analysis.report import Media, write_report
+from revbis.analysis.scores import read_study
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
+
+ODD = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tasks, four methods, two seeds; one run is not finished and one failed."""
+    folder = tmp_path_factory.mktemp("study")
+    for m, method in enumerate(["drqv2", "simsr", "simsr-rev", "simsr-rev-no-c"]):
+        for seed in (1, 2):
+            up = 10.0 * m + seed
+            rising = [0.0, 100.0 + up, 200.0 + up, 300.0 + up, 400.0 + up]
+            fake_run(folder, method=method, seed=seed, returns=rising, rate=100 + 50 * m)
+            fake_run(
+                folder,
+                "metaworld:hammer",
+                method,
+                seed,
+                returns=rising,
+                success=[0, 0.2, 0.4, 0.6, 0.8],
+                done=0.5 if (m, seed) == (0, 2) else 1.0,
+                alarms=[_FAILED] if (m, seed) == (1, 1) else (),
+            )
+    return write_report(read_study([folder]), folder / "page")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    large_study(folder / "runs")
+    return write_report(read_study([folder / "runs"]), folder / "page")
+
+
+_FAILED = {"frames": 40_000, "name": "non_finite", "text": "critic_loss is not finite"}
+
+
+def until(holds: Callable[[], Any], seconds: float = 10) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def series(chromium: Browser, chart: str) -> dict[str, list[float]]:
+    """What a chart draws, by the name of the curve; its x under the empty name."""
+    found: dict[str, list[float]] = chromium.run(
+        "revbis.drawAll(); const { data, series } = revbis.charts[arguments[0]];"
+        "return Object.fromEntries(data.map((d, i) => [i ? series[i].label : '', d]));",
+        chart,
+    )
+    return found
+
+
+def choose(chromium: Browser, name: str, value: str) -> None:
+    chromium.run(
+        "const box = document.getElementById(`choose-${arguments[0]}`); box.value = arguments[1];"
+        "box.dispatchEvent(new Event('change'));",
+        name,
+        value,
+    )
+
+
+def click(chromium: Browser, identity: str) -> None:
+    chromium.run("document.getElementById(arguments[0]).click()", identity)
+
+
+def ink(chromium: Browser, selector: str, path: Path) -> set[tuple[int, ...]]:
+    """The colours of what is drawn in the first element that fits."""
+    chromium.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+    until(lambda: chromium.run("return !!document.querySelector(arguments[0])", selector))
+    box = chromium.run(
+        "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "return [b.left, b.top, b.right, b.bottom];",
+        selector,
+    )
+    chromium.screenshot(path)
+    with Image.open(path) as picture:
+        colours = picture.convert("RGB").crop(tuple(box)).getcolors(1 << 20)
+    assert colours is not None
+    return {colour for _, colour in colours}
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_draws_everything_and_fits(
+    width: int, page: Path, chromium: Browser, tmp_path: Path
+) -> None:
+    chromium.open(page, width=width)
+    chromium.run("revbis.drawAll()")
+    assert chromium.errors() == []
+    assert chromium.requests() == [page.resolve().as_uri()]
+    assert chromium.run("return document.documentElement.scrollWidth") == width
+    sections = chromium.run(
+        "return [...document.querySelectorAll('main section')]"
+        ".filter((s) => s.offsetHeight > 60).map((s) => s.id)"
+    )
+    wanted = "problems alarms summary curves seeds c ablations timing settings commands versions"
+    assert sections == wanted.split()
+    assert sorted(chromium.run("return Object.keys(revbis.charts)")) == [
+        "c-0",
+        "c-1",
+        "curves-0",
+        "curves-1",
+    ]
+    drawn = ink(chromium, "#curves canvas", tmp_path / "page.png")
+    for colour in [(0, 0x72, 0xB2), (0xD5, 0x5E, 0), (0, 0x9E, 0x73), (0xCC, 0x79, 0xA7)]:
+        assert colour in drawn
+    hidden = chromium.run(  # nothing sticks out of its card
+        "return [...document.querySelectorAll('.card, figure, .timing, .notice, .tiles div')]"
+        ".filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert hidden == []
+
+
+def test_curves_are_means_where_all_seeds_are(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    found = series(chromium, "curves-0")
+    assert found[""] == [0, 10_000, 20_000, 30_000, 40_000]
+    assert found["drqv2"] == [0, 101.5, 201.5, 301.5, 401.5]  # seeds are 1 and 2 higher
+    # Of two numbers that are 1 apart the standard error is ½.
+    errors = chromium.run(
+        "return revbis.groupCurve(revbis.data.groups[0], 'return', 'frames', 0).error"
+    )
+    assert errors == pytest.approx([0, 0.5, 0.5, 0.5, 0.5])
+    chromium.run("revbis.drawAll()")
+    assert series(chromium, "curves-1")["drqv2"] == [0, 101.5, 201.5, None, None]  # half done
+
+
+def test_smoothing(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    choose(chromium, "smooth", "0.5")
+    # 0, 101.5 / 2, (201.5 + 50.75) / 2, …
+    wanted = [0, 50.75, 126.125, 213.8125, 307.65625]
+    assert series(chromium, "curves-0")["drqv2"] == pytest.approx(wanted)
+    choose(chromium, "smooth", "0.2")
+    assert series(chromium, "curves-0")["drqv2"][1] == pytest.approx(20.3)
+    choose(chromium, "smooth", "0")
+    assert series(chromium, "curves-0")["drqv2"][1] == 101.5
+
+
+def test_x_axis_and_metric(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    choose(chromium, "x", "updates")
+    assert series(chromium, "curves-0")[""] == [0, 2_500, 5_000, 7_500, 10_000]
+    choose(chromium, "x", "hours")
+    found = series(chromium, "curves-0")
+    at = {x: y for x, y in zip(found[""], found["simsr"], strict=True) if y is not None}
+    assert list(at) == pytest.approx([i * 10_000 / 150 / 3600 for i in range(5)], rel=1e-3)
+    choose(chromium, "x", "frames")
+    choose(chromium, "metric", "success")
+    assert series(chromium, "curves-1")["simsr"][-1] == pytest.approx(0.8)
+    assert series(chromium, "curves-0")["simsr"][-1] == 411.5  # a task without success keeps return
+    assert chromium.errors() == []
+
+
+def test_methods_and_tasks_can_be_switched_off(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    rows = "return document.querySelectorAll('#summary tbody tr:not([hidden])').length"
+    cards = "return document.querySelectorAll('#curves .card:not([hidden])').length"
+    assert (chromium.run(rows), chromium.run(cards)) == (8, 2)
+    click(chromium, "labels-1")  # simsr
+    assert "simsr" not in series(chromium, "curves-0")
+    assert {"", "drqv2", "simsr-rev", "simsr-rev-no-c"} == set(series(chromium, "curves-0"))
+    assert chromium.run(rows) == 6
+    click(chromium, "tasks-1")
+    assert (chromium.run(rows), chromium.run(cards)) == (3, 1)
+    click(chromium, "labels-none")
+    assert "no method is switched on" in chromium.run(
+        "return document.querySelector('#curves .empty').textContent"
+    )
+    click(chromium, "labels-all")
+    click(chromium, "tasks-1")
+    assert (chromium.run(rows), chromium.run(cards)) == (8, 2)
+    assert chromium.errors() == []
+
+
+def test_switches_work_from_the_keyboard(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    for _ in range(60):
+        chromium.press("Tab", 9)
+        if chromium.run("return document.activeElement.id") == "labels-0":
+            break
+    else:
+        raise AssertionError("Tab never comes to the first method")
+    named = chromium.run("return document.activeElement.labels[0].textContent")
+    assert named == "drqv2"
+    chromium.press(" ", 32, " ")
+    assert "drqv2" not in series(chromium, "curves-0")
+    for control in chromium.run(
+        "return [...document.querySelectorAll('#controls input, #controls select')]"
+        ".map((e) => e.labels.length)"
+    ):
+        assert control == 1
+
+
+def test_hover_tells_the_values_and_the_nearest_curve(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    chromium.run("document.querySelector('#curves .plot').scrollIntoView({block: 'center'})")
+    x, y = chromium.run(
+        "const u = revbis.charts['curves-0'], b = u.over.getBoundingClientRect();"
+        "return [b.left + u.valToPos(20000, 'x'), b.top + u.valToPos(231.5, 'y') - 1];"
+    )
+    chromium.move(x - 30, y)
+    chromium.move(x, y)
+    tip = "return document.querySelector('#curves .tip').innerText"
+    text = until(lambda: chromium.run(tip))
+    assert "20k frames" in text and "201.5 ± 0.5" in text and "231.5 ± 0.5" in text
+    nearest = chromium.run("return document.querySelector('#curves .tip .near').innerText")
+    assert nearest.startswith("simsr-rev-no-c")
+    alphas = chromium.run("return revbis.charts['curves-0'].series.slice(1).map((s) => s.alpha)")
+    assert alphas == [0.25, 0.25, 0.25, 1]
+    chromium.move(1, 1)
+    until(lambda: chromium.run("return document.querySelector('#curves .tip').hidden"))
+
+
+def test_seeds_that_did_not_come_through_are_marked(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    chromium.run("revbis.drawAll()")
+    marks = chromium.run(
+        "return [...document.querySelectorAll('#seeds .mark')]"
+        ".map((m) => [m.tagName, m.parentNode.querySelector('title').textContent])"
+    )
+    assert marks == [
+        ["circle", "seed 2, unfinished: 202.0 at 20k frames"],
+        ["path", "seed 1, failed: 411.0 at 40k frames"],
+    ]
+    assert chromium.run("return document.querySelectorAll('#seeds polyline').length") == 16
+    captions = chromium.run("return document.getElementById('seeds').innerText")
+    assert "1 of 2 seeds unfinished" in captions and "1 of 2 seeds failed" in captions
+
+
+def test_ablations_compare_a_family(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
+    chromium.run("revbis.drawAll()")
+    words = chromium.run(
+        "return [...document.querySelectorAll('#ablations .card')[0]"
+        ".querySelectorAll('svg text')].map((t) => t.firstChild.data)"
+    )
+    assert words[:6] == [
+        "simsr-rev",
+        "421.5 ± 0.5",
+        "simsr-rev-no-c",
+        "431.5 ± 0.5",
+        "simsr",
+        "411.5 ± 0.5",
+    ]
+
+
+def test_what_was_chosen_outlives_a_reload(page: Path, chromium: Browser, tmp_path: Path) -> None:
+    watched = write_report(read_study([page.parent.parent]), tmp_path, refresh=True)
+    text = watched.read_text()
+    assert ' data-refresh="10"' in text
+    watched.write_text(text.replace(' data-refresh="10"', ' data-refresh="1"'))
+    chromium.open(watched)
+    choose(chromium, "smooth", "0.2")
+    choose(chromium, "x", "hours")
+    click(chromium, "labels-1")
+    click(chromium, "tasks-0")
+    chromium.run("document.querySelector('#timing details').open = false")
+    chromium.run(
+        "revbis.drawAll(); revbis.charts['curves-1'].setScale('x', {min: 0.02, max: 0.05})"
+    )
+    chromium.run("scrollTo(0, 500); window.before = true")
+    until(lambda: chromium.run("return !window.before && !!window.revbis"))
+    assert chromium.run(
+        "return [revbis.state.smooth, revbis.state.x, [...revbis.state.labels],"
+        "[...revbis.state.tasks], document.getElementById('labels-1').checked,"
+        "document.getElementById('choose-x').value]"
+    ) == ["0.2", "hours", [1], [0], False, "hours"]
+    until(lambda: chromium.run("return scrollY") == 500)
+    assert chromium.run("return document.querySelector('#timing details').open") is False
+    chromium.run("revbis.drawAll()")
+    zoomed = "const { min, max } = revbis.charts['curves-1'].scales.x; return [min, max]"
+    until(lambda: chromium.run(zoomed) == [0.02, 0.05])
+    assert chromium.errors() == []
+
+
+def test_odd_names_are_only_names(chromium: Browser, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        fake_run(tmp_path, task=ODD, seed=seed)
+        fake_run(tmp_path, task='dmc:"quoted" & </style>', seed=seed)
+    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")  # an alert would stop this
+    assert chromium.errors() == []
+    titles = chromium.run("return [...document.querySelectorAll('h3')].map((h) => h.textContent)")
+    assert ODD in titles and 'dmc:"quoted" & </style>' in titles
+    click(chromium, "tasks-0")
+    chromium.run("location.reload()")
+    until(lambda: chromium.run("return window.revbis?.state.tasks.size") == 1)
+
+
+def test_one_run_has_its_episodes(chromium: Browser, tmp_path: Path) -> None:
+    folder = fake_run(tmp_path)
+    picture = tmp_path / "n.png"
+    Image.new("RGB", (40, 30), "red").save(picture)
+    media = {folder.resolve(): Media(None, picture)}
+    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page", media))
+    assert chromium.errors() == []
+    size = "const i = document.querySelector('#episodes img'); return [i.naturalWidth, i.complete]"
+    assert chromium.run(size) == [40, True]
+    assert "training episodes" in chromium.run("return document.getElementById('curves').innerText")
+    assert chromium.run("return document.getElementById('seeds').hidden") is True
+    grey = ink(chromium, "#curves canvas", tmp_path / "page.png")
+    assert any(max(c) - min(c) < 30 and 120 < sum(c) / 3 < 190 for c in grey)  # training episodes
+
+
+def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Path) -> None:
+    fake_run(tmp_path, returns=[], lines=0)
+    fake_run(tmp_path, seed=2, returns=[5.0], lines=1)
+    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")
+    assert chromium.errors() == []
+    assert series(chromium, "curves-0")["simsr-rev"] == [5.0]
+
+
+@pytest.mark.slow
+def test_150_runs_are_ready_soon(large: Path, chromium: Browser) -> None:
+    began = time.monotonic()
+    chromium.open(large)
+    chromium.run("document.getElementById('curves').scrollIntoView()")
+    charts = until(lambda: chromium.run("return Object.keys(revbis.charts).length"))
+    assert time.monotonic() - began < 5
+    assert charts < 7  # the others wait until they come into view
+    assert not chromium.run("return 'c-0' in revbis.charts")
+    chromium.run("document.getElementById('c').scrollIntoView()")
+    until(lambda: chromium.run("return 'c-0' in revbis.charts"))
+    began = time.monotonic()
+    chromium.run("revbis.drawAll()")
+    click(chromium, "labels-0")
+    assert time.monotonic() - began < 5
+    assert chromium.run("return Object.keys(revbis.charts).length") == 12
+    assert chromium.errors() == []
+    assert chromium.requests() == [large.resolve().as_uri()]

@@ -1,0 +1,229 @@
+"""Run folders read into a study: what is odd is named, and everything else is still there."""
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import pytest
+from tests.analysis.runs import ABOUT, write_lines, write_run
+
+from revbis.analysis.scores import Row, Study, read_study
+
+
+def told(study: Study, *words: str) -> bool:
+    """Whether one problem has all these words."""
+    return any(all(word in problem for word in words) for problem in study.problems)
+
+
+def test_tidy_rows(tmp_path: Path) -> None:
+    write_run(tmp_path, [1.0, 2.5], seed=3)
+    write_run(tmp_path, [0.2, 0.7], task="metaworld:hammer", method="mico", seed=3)
+    study = read_study([tmp_path])
+    assert study.problems == (
+        "dmc:cheetah_run, drqv2: one seed only, so no spread is known",
+        "metaworld:hammer, mico: one seed only, so no spread is known",
+    )
+    rows = study.rows()
+    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, None)
+    assert [row.success for row in rows] == [None, None, pytest.approx(0.2), pytest.approx(0.7)]
+    study.write_csv(tmp_path / "scores.csv")
+    with open(tmp_path / "scores.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["mean_return"] for row in written] == ["1.0", "2.5", "205.0", "705.0"]
+    assert written[0]["success"] == "" and float(written[3]["success"]) == pytest.approx(0.7)
+
+
+def test_whole_study_has_no_problem(tmp_path: Path) -> None:
+    for method in ("drqv2", "mico"):
+        for task in ("dmc:cheetah_run", "dmc:walker_run"):
+            for seed in (1, 2):
+                write_run(tmp_path, [0.0, 1.0], task=task, method=method, seed=seed)
+    study = read_study([tmp_path])
+    assert study.problems == ()
+    assert study.labels == ["drqv2", "mico"]
+    assert study.tasks == ["dmc:cheetah_run", "dmc:walker_run"]
+    assert [group.seeds for group in study.groups] == [(1, 2)] * 4
+    assert len(study.runs) == 8 and all(run.finished for run in study.runs)
+    assert study.group("mico", "dmc:walker_run") is study.groups[3]
+    assert study.group("mico", "dmc:hopper_hop") is None
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.mkdir(), "has no run in it"),
+        (lambda path: None, "does not exist"),
+        (lambda path: path.write_text("a,b\n1,2\n"), "is no run folder: give folders"),
+    ],
+)
+def test_no_run_at_all(tmp_path: Path, make: object, why: str) -> None:
+    make(tmp_path / "x")  # type: ignore[operator]
+    with pytest.raises(ValueError, match=f"there is no run to read; .*x {why}"):
+        read_study([tmp_path / "x"])
+
+
+def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", [0.0, 1.0])
+    (tmp_path / "empty").mkdir()
+    foreign = tmp_path / "foreign.csv"
+    foreign.write_text("step,return\n1,2\n")
+    (tmp_path / "runs" / "other.csv").write_text("step,return\n1,2\n")
+    for name, text in (("model", '{"hidden_size": 3}'), ("cut", '{"meth'), ("list", "[1]")):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "config.json").write_text(text)
+    study = read_study([tmp_path / "runs", tmp_path / "empty", foreign, tmp_path / "none"])
+    assert len(study.runs) == 1 and len(study.rows()) == 2
+    assert told(study, "empty has no run in it")
+    assert told(study, "foreign.csv is no run folder")
+    assert told(study, "none does not exist")
+    assert told(study, "model is left out", "unknown settings hidden_size")
+    assert told(study, "cut is left out", "not a revbis config")
+    assert told(study, "list is left out")
+
+
+def test_a_folder_given_twice_is_read_once(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [0.0, 1.0])
+    study = read_study([tmp_path, folder, tmp_path])
+    assert len(study.runs) == 1 and not told(study, "same run")
+
+
+def test_half_written_lines(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [0.0, 1.0, 2.0], c={5: 0.5})
+    for name in ("eval.jsonl", "train.jsonl"):
+        with open(folder / name, "a") as file:
+            file.write('{"frames": 30, "mean_re')
+    study = read_study([tmp_path])
+    assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
+    assert told(study, "eval.jsonl: line 4 is half written")
+    assert [line["c"] for line in study.runs[0].training] == [0.5]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"frames": 20},
+        {"mean_return": 1.0},
+        {"frames": None, "mean_return": 1.0},
+        {"frames": 20, "mean_return": [1.0]},
+        {"frames": math.inf, "mean_return": 1.0},
+        {"frames": 20, "mean_return": 1.0, "success_any": 0.5},
+    ],
+)
+def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -> None:
+    folder = write_run(tmp_path, [0.0, 1.0])
+    with open(folder / "eval.jsonl", "a") as file:
+        file.write(json.dumps(line) + "\n")
+    study = read_study([tmp_path])
+    assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
+    assert told(study, "eval.jsonl: a line that is no evaluation is passed over")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])
+def test_returns_that_are_not_finite(tmp_path: Path, value: object) -> None:
+    write_run(tmp_path, {0: 1.0, 10: value, 20: 3.0})
+    study = read_study([tmp_path])
+    assert [(row.frames, row.mean_return) for row in study.rows()] == [(0, 1.0), (20, 3.0)]
+    assert told(study, "the return at frame 10 is not finite, left out")
+
+
+def test_a_coefficient_in_words(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [1.0])
+    lines = [{"frames": 0, "mean_return": 1.0, "c": "nan"}, {"frames": 9, "mean_return": 2, "c": 0}]
+    write_lines(folder / "eval.jsonl", lines)
+    first, second = (row.c for row in read_study([tmp_path]).rows())
+    assert isinstance(first, float) and math.isnan(first) and second == 0.0
+
+
+def test_a_run_in_progress(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 1.0], frames=40, seed=1)
+    write_run(tmp_path, [], frames=40, seed=2)
+    write_run(tmp_path, [0.0, 1.0, 2.0, 3.0, 4.0], seed=3)
+    study = read_study([tmp_path])
+    assert told(study, "seed-1 is not finished: 10 of 40 frames")
+    assert told(study, "seed-2 has no evaluation yet")
+    assert not told(study, "seed-3")
+    assert [run.finished for run in study.runs] == [False, False, True]
+    assert [run.frames for run in study.runs] == [10, 0, 40]
+    assert len(study.rows()) == 7
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [0.0, 1.0])
+    (folder / "alarms.jsonl").mkdir()
+    (folder / "run.json").write_text("{")
+    study = read_study([tmp_path])
+    assert told(study, "alarms.jsonl cannot be read: Is a directory")
+    assert told(study, "run.json cannot be read")
+    assert len(study.rows()) == 2
+
+
+def test_two_runs_with_one_identity(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0.0, 1.0], frames=20)
+    longer = write_run(tmp_path / "b", [0.0, 5.0, 6.0], frames=20)
+    write_run(tmp_path / "c", [0.0, 7.0], frames=20, threads=1, eval_episodes=3)
+    study = read_study([tmp_path])
+    assert [run.folder for run in study.runs] == [longer.resolve()]
+    assert [row.mean_return for row in study.rows()] == [0.0, 5.0, 6.0]
+    assert told(study, f"{tmp_path / 'a'}", "is left out", f"{longer} is the same run")
+    assert told(study, f"{tmp_path / 'c'}", "is left out")
+
+
+def test_mixed_settings_are_kept_apart(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [0.0, 1.0], seed=1)
+    write_run(tmp_path / "a", [0.0, 2.0], seed=2)
+    write_run(tmp_path / "b", [0.0, 9.0], seed=1, hidden=64)
+    study = read_study([tmp_path])
+    assert study.labels == ["drqv2 (hidden=256)", "drqv2 (hidden=64)"]
+    assert [[run.config.seed for run in group.runs] for group in study.groups] == [[1, 2], [1]]
+    assert told(study, "drqv2 (hidden=64) is kept apart")
+    assert told(study, "drqv2 (hidden=64): no seed 2")
+
+
+def test_settings_that_follow_the_task_are_no_difference(tmp_path: Path) -> None:
+    for task in ("dmc:cheetah_run", "metaworld:hammer"):
+        write_run(tmp_path, [0.0, 1.0], task=task, preset="paper")
+    study = read_study([tmp_path])
+    first, second = (dict(run.settings)["noise_steps"] for run in study.runs)
+    assert first != second and study.labels == ["drqv2"]
+
+
+def test_mixed_quality_and_preset(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 1.0], method="drqv2")
+    write_run(tmp_path, [0.0, 1.0], method="mico", quality="full")
+    write_run(tmp_path, [0.0, 1.0], method="simsr", preset="paper", pixels=48)
+    write_run(tmp_path, [0.0, 1.0], task="dmc:walker_run", method="simsr", preset="paper")
+    study = read_study([tmp_path])
+    assert told(study, "dmc:cheetah_run: quality is fast and full: returns are not comparable")
+    assert told(study, "dmc:cheetah_run: presets cpu and paper are not comparable")
+    assert not told(study, "pixels") and not told(study, "dmc:walker_run:")
+    assert len(study.rows()) == 8
+
+
+def test_mixed_versions(tmp_path: Path) -> None:
+    newer = {"versions": {"revbis": "0.1.0", "torch": "2.14.0"}, "revision": "def"}
+    write_run(tmp_path, [0.0, 1.0], seed=1)
+    write_run(tmp_path, [0.0, 1.0], seed=2, about=newer)
+    write_run(tmp_path, [0.0, 1.0], seed=3, about=ABOUT | {"versions": None})
+    study = read_study([tmp_path])
+    assert told(study, "versions are mixed: torch 2.13.0 and 2.14.0")
+    assert told(study, "versions are mixed: revision abc and def")
+    assert not told(study, "versions are mixed: revbis")
+    assert len(study.rows()) == 6
+
+
+def test_missing_seeds(tmp_path: Path) -> None:
+    for method, task, seeds in (
+        ("drqv2", "dmc:cheetah_run", (1, 2)),
+        ("drqv2", "dmc:walker_run", (1, 3)),
+        ("mico", "dmc:cheetah_run", (2,)),
+    ):
+        for seed in seeds:
+            write_run(tmp_path, [0.0, 1.0], method=method, task=task, seed=seed)
+    study = read_study([tmp_path])
+    assert study.problems == (
+        "dmc:cheetah_run, drqv2: no seed 3",
+        "dmc:walker_run, drqv2: no seed 2",
+        "dmc:cheetah_run, mico: no seed 1, 3",
+        "dmc:cheetah_run, mico: one seed only, so no spread is known",
+    )

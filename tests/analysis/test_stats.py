@@ -1,0 +1,339 @@
+"""Statistics, each against values worked by hand, and against rliable where it can be imported."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.analysis.runs import write_lines, write_run
+
+from revbis.analysis import stats
+from revbis.analysis.scores import read_study
+
+
+def arrays(**scores: list[float]) -> dict[str, Any]:
+    return {task: np.array(values) for task, values in scores.items()}
+
+
+def curve_of(points: dict[int, float]) -> stats.Curve:
+    return stats.Curve(np.array(list(points)), np.array(list(points.values())))
+
+
+def test_summary() -> None:
+    # Squared gaps from the mean 5: 9 + 1 + 16 = 26, over n - 1 is 13.
+    found = stats.summary(np.array([2.0, 4.0, 9.0]))
+    assert found == (5.0, pytest.approx(math.sqrt(13)), pytest.approx(math.sqrt(13 / 3)), 3)
+    one = stats.summary(np.array([7.0]))
+    assert (one.mean, one.n) == (7.0, 1) and math.isnan(one.deviation) and math.isnan(one.error)
+    with pytest.raises(ValueError, match="at least one seed"):
+        stats.summary(np.array([]))
+    with pytest.raises(ValueError, match="must be finite: leave out runs without a score"):
+        stats.summary(np.array([1.0, math.nan]))
+
+
+def test_ewma() -> None:
+    # 10, then 0.2·20 + 0.8·10 = 12, then 0.2·0 + 0.8·12 = 9.6.
+    assert stats.ewma(np.array([10.0, 20.0, 0.0]), 0.2) == pytest.approx([10, 12, 9.6])
+    values = np.array([[1.0, 3.0], [5.0, 1.0]])
+    assert stats.ewma(values, 0.5).tolist() == [[1.0, 2.0], [5.0, 3.0]]
+    assert stats.ewma(values, 1.0).tolist() == values.tolist()
+    assert values.tolist() == [[1.0, 3.0], [5.0, 1.0]]
+    for alpha in (0.0, -0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\]"):
+            stats.ewma(values, alpha)
+
+
+def test_common_frames_are_never_filled_in() -> None:
+    first = curve_of({0: 1.0, 10: 2.0, 20: 3.0, 30: 4.0})
+    second = curve_of({0: 5.0, 20: 6.0, 25: 7.0})
+    frames, scores = stats.common([first, second])
+    assert frames.tolist() == [0, 20] and scores.tolist() == [[1.0, 3.0], [5.0, 6.0]]
+    assert stats.common([first, second], budget=19)[0].tolist() == [0]
+    assert stats.common([first, second], budget=20)[0].tolist() == [0, 20]
+    assert stats.common([first, curve_of({5: 1.0})])[1].shape == (2, 0)
+    with pytest.raises(ValueError, match="no curve"):
+        stats.common([])
+
+
+def test_area() -> None:
+    # Trapezoids over 0-10 and 10-30: 10·(0+2)/2 + 20·(2+6)/2 = 90, over 30 frames is 3.
+    frames = np.array([0, 10, 30])
+    assert stats.area(frames, np.array([[0.0, 2.0, 6.0], [4.0, 4.0, 4.0]])).tolist() == [3.0, 4.0]
+    assert stats.area(np.array([7]), np.array([[2.0]])).tolist() == [2.0]
+
+
+def test_curve_of_a_run_that_is_late_by_less_than_an_action(tmp_path: Path) -> None:
+    write_run(
+        tmp_path,
+        {0: 1.0, 101: 2.0, 203: 3.0, 304: 9.0, 351: 4.0},
+        frames=350,
+        eval_every=100,
+        action_repeat=4,
+    )
+    found = stats.curve(read_study([tmp_path]).runs[0])
+    assert found.frames.tolist() == [0, 100, 200, 304, 350]
+    assert found.scores.tolist() == [1.0, 2.0, 3.0, 9.0, 4.0]
+
+
+def test_curve_is_in_order_and_has_a_frame_once(tmp_path: Path) -> None:
+    write_run(tmp_path, {20: 3.0, 0: 1.0, 11: 5.0, 10: 2.0}, action_repeat=2)
+    found = stats.curve(read_study([tmp_path]).runs[0])
+    assert found.frames.tolist() == [0, 10, 20] and found.scores.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_curve_of_meta_world_is_success(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [0.0, 0.3, 0.9], task="metaworld:hammer")
+    with open(folder / "eval.jsonl", "a") as file:
+        file.write('{"frames": 30, "mean_return": 7.0, "success_any": [null]}\n')
+    found = stats.curve(read_study([tmp_path]).runs[0])
+    assert found.scores == pytest.approx([0.0, 0.3, 0.9])
+
+
+def test_coefficient_curve(tmp_path: Path) -> None:
+    steps: dict[int, Any] = {10: 0.5, 20: 0.25, 30: "nan", 40: None}
+    folder = write_run(tmp_path, [0.0], c=steps, action_repeat=4)
+    run = read_study([tmp_path]).runs[0]
+    found = stats.coefficient_curve(run)
+    assert found.frames.tolist() == [40, 80] and found.scores.tolist() == [0.5, 0.25]
+    write_lines(folder / "train.jsonl", [{"frames": 4}])
+    assert len(stats.coefficient_curve(read_study([tmp_path]).runs[0]).frames) == 0
+
+
+def test_result(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 8.0, 4.0], seed=1)
+    write_run(tmp_path, [2.0, 6.0, 9.0], seed=2)
+    write_run(tmp_path, [1.0, 50.0], seed=3, frames=20)
+    write_run(tmp_path, [], seed=4, frames=20)
+    (group,) = read_study([tmp_path]).groups
+    final = stats.result(group, "final", 20)
+    assert final is not None
+    assert (final.seeds, final.values.tolist(), final.frames, final.short) == (
+        (1, 2),
+        [4.0, 9.0],
+        20,
+        (3, 4),
+    )
+    best = stats.result(group, "best", 20)
+    assert best is not None and best.values.tolist() == [8.0, 9.0]
+    # (0 + 8)/2 and (8 + 4)/2, mean 5; (2 + 6)/2 and (6 + 9)/2, mean 5.75.
+    area = stats.result(group, "area", 20)
+    assert area is not None and area.values.tolist() == [5.0, 5.75]
+    early = stats.result(group, "best", 10)
+    assert early is not None and early.short == (4,)
+    assert early.values.tolist() == [8.0, 6.0, 50.0] and early.frames == 10
+    between = stats.result(group, "final", 15)
+    assert between is not None and (between.frames, between.short) == (10, (3, 4))
+    nobody = stats.result(group, "final", 500)
+    assert nobody is not None and nobody.short == (1, 2, 3, 4)
+    assert (nobody.seeds, nobody.frames, nobody.values.tolist()) == (
+        (1, 2, 3),
+        10,
+        [8.0, 6.0, 50.0],
+    )
+    with pytest.raises(ValueError, match="kind must be one of final, best, area"):
+        stats.result(group, "last", 20)  # type: ignore[arg-type]
+
+
+def test_result_without_evaluations(tmp_path: Path) -> None:
+    write_run(tmp_path, [], frames=20)
+    write_run(tmp_path, {10: 1.0}, method="mico", frames=20)
+    nothing, late = read_study([tmp_path]).groups
+    assert stats.result(nothing, "final", 20) is None
+    assert stats.result(late, "final", 5) is None
+
+
+def test_bounds() -> None:
+    assert stats.default_bounds("dmc:reacher_hard") == (0, 1000)
+    assert stats.default_bounds("dmc:stacker_stack_2") == (0, 1000)
+    assert stats.default_bounds("dmc:reach_duplo") == (0, 250)
+    assert stats.default_bounds("metaworld:hammer") == (0, 1)
+    with pytest.raises(
+        ValueError, match="no bounds are known for gym:Pendulum-v1: give the scores"
+    ):
+        stats.default_bounds("gym:Pendulum-v1")
+    assert stats.measure("metaworld:hammer") == "success" and stats.measure("gym:X") == "return"
+
+
+def test_normalise() -> None:
+    scores = arrays(a=[-50.0, 100.0], b=[0.5])
+    found = stats.normalise(scores, {"a": stats.Bounds(-100, 100), "b": stats.Bounds(0, 1)})
+    assert found["a"].tolist() == [0.25, 1.0] and found["b"].tolist() == [0.5]
+    with pytest.raises(ValueError, match="bounds must have b"):
+        stats.normalise(scores, {"a": stats.Bounds(0, 1)})
+    with pytest.raises(ValueError, match="bounds of a must rise, got 1 and 1"):
+        stats.normalise(scores, {"a": stats.Bounds(1, 1)})
+
+
+def test_failed_share() -> None:
+    finals = np.array([0.0, 400.0, 500.0, 1000.0])
+    assert stats.failed_share(finals, reference=1000.0) == 0.5  # 500 is half of it, not below
+    assert stats.failed_share(finals, reference=1000.0, share=0.3) == 0.25
+    # Half of the way from -1000 to -200 is -600.
+    losses = np.array([-700.0, -500.0, -200.0])
+    assert stats.failed_share(losses, reference=-200.0, low=-1000.0) == pytest.approx(1 / 3)
+
+
+def test_aggregates_by_hand() -> None:
+    scores = arrays(a=[0.0, 1.0, 5.0], b=[2.0, 3.0, 4.0], c=[9.0, 6.0, 0.0])
+    # Sorted 0 0 1 2 3 4 5 6 9; two dropped at each end: 1 2 3 4 5.
+    assert stats.iqm(scores) == 3.0
+    assert stats.mean(scores) == pytest.approx(30 / 9)
+    assert stats.median(scores) == 3.0  # of 2, 3, 5
+    # Below 4 by 4, 3, 0; 2, 1, 0; 0, 0, 4.
+    assert stats.optimality_gap(scores, goal=4.0) == pytest.approx(14 / 9)
+    assert stats.iqm(arrays(a=[1.0, 2.0, 9.0])) == 4.0  # less than four runs: nothing is dropped
+    assert stats.iqm(arrays(a=[0.0, 1.0, 2.0, 9.0])) == 1.5
+
+
+def test_unequal_seeds_give_each_task_the_same_weight() -> None:
+    scores = arrays(a=[0.0, 2.0, 10.0], b=[4.0])
+    # b counts three times: 0 2 4 4 4 10, one dropped at each end, leaves 2 4 4 4.
+    assert stats.iqm(scores) == 3.5
+    assert stats.mean(scores) == 4.0 and stats.median(scores) == 4.0
+    assert stats.optimality_gap(scores, goal=4.0) == pytest.approx(1.0)  # a: (4+2+0)/3, b: 0
+    # a: 2 of 3 above 1, b: 1 of 1.
+    assert stats.profile(scores, np.array([1.0])) == pytest.approx((2 / 3 + 1) / 2)
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=4), min_size=1, max_size=4
+    )
+)
+@settings(deadline=None, max_examples=60)
+def test_iqm_is_the_trimmed_mean_of_repeated_runs(lists: list[list[float]]) -> None:
+    scores = {str(i): np.array(values) for i, values in enumerate(lists)}
+    size = math.lcm(*map(len, lists))
+    every = sorted(itertools.chain(*(values * (size // len(values)) for values in lists)))
+    cut = len(every) // 4
+    assert stats.iqm(scores) == pytest.approx(np.mean(every[cut : len(every) - cut]))
+
+
+def test_profile() -> None:
+    scores = arrays(a=[0.1, 0.5, 0.9], b=[0.5, 0.5, 0.5])
+    found = stats.profile(scores, np.array([0.0, 0.3, 0.5, 0.9]))
+    assert found == pytest.approx([1.0, 5 / 6, 1 / 6, 0.0])  # above, not at
+
+
+def test_improvement() -> None:
+    left, right = arrays(a=[1.0, 3.0], b=[2.0]), arrays(b=[2.0, 5.0, 1.0], a=[2.0])
+    # a: 1 of 2 pairs; b: a tie, a loss, a win: 1.5 of 3.
+    assert stats.improvement(left, right) == pytest.approx((0.5 + 0.5) / 2)
+    assert stats.improvement(arrays(a=[3.0, 4.0]), arrays(a=[1.0, 3.0])) == pytest.approx(3.5 / 4)
+    with pytest.raises(ValueError, match="tasks must be the same"):
+        stats.improvement(left, arrays(a=[1.0]))
+
+
+@pytest.mark.parametrize("bad", [{}, {"a": np.array([])}, {"a": np.array([math.nan])}])
+def test_scores_are_checked(bad: dict[str, Any]) -> None:
+    for statistic in (stats.iqm, stats.mean, stats.median, stats.optimality_gap):
+        with pytest.raises(ValueError, match="scores"):
+            statistic(bad)
+    with pytest.raises(ValueError, match="scores"):
+        stats.interval(stats.iqm, bad)
+
+
+def test_bootstrap_is_stratified() -> None:
+    # Seeds of a task are alike: resampling within tasks changes nothing, across tasks it would.
+    found = stats.interval(stats.mean, arrays(a=[0.0, 0.0], b=[1.0, 1.0]), resamples=200)
+    assert tuple(map(float, found)) == (0.5, 0.5, 0.5)
+
+
+def test_bootstrap_interval_against_the_exact_one() -> None:
+    # Means of two draws from 0 and 1: 0, ½, ½, 1, each end with probability ¼.
+    found = stats.interval(stats.mean, arrays(a=[0.0, 1.0]), resamples=2000)
+    assert tuple(map(float, found)) == (0.5, 0.0, 1.0)
+    # Of 20 draws from 0 and 1 the number of ones is binomial: 2.5% and 97.5% points 6 and 14.
+    found = stats.interval(stats.mean, arrays(a=[0.0, 1.0] * 10))
+    assert (float(found.low), float(found.high)) == (0.3, 0.7)
+
+
+def test_bootstrap_depends_on_its_seed_and_on_nothing_else() -> None:
+    generator = np.random.default_rng(5)
+    scores = {task: generator.normal(size=7) for task in "abc"}
+    backwards = dict(reversed(scores.items()))
+    first = stats.interval(stats.iqm, scores, seed=1, resamples=500)
+    np.random.default_rng(9).random()
+    assert first == stats.interval(stats.iqm, backwards, seed=1, resamples=500)
+    assert first != stats.interval(stats.iqm, scores, seed=2, resamples=500)
+    assert first.low < first.value < first.high
+
+
+def test_bootstrap_of_arrays_and_of_two_methods() -> None:
+    scores, other = arrays(a=[0.2, 0.8], b=[0.4]), arrays(a=[0.5, 0.5, 0.5], b=[0.4])
+    thresholds = np.array([0.1, 0.3, 0.9])
+    value, low, high = stats.interval(lambda one: stats.profile(one, thresholds), scores)
+    assert value.tolist() == [1.0, 0.75, 0.0]
+    assert low.tolist() == [1.0, 0.5, 0.0] and high.tolist() == [1.0, 1.0, 0.0]
+    found = stats.interval(stats.improvement, scores, other)
+    assert tuple(map(float, found)) == (0.5, 0.25, 0.75)
+
+
+def test_paired_by_hand() -> None:
+    left = {"a": {1: 5.0, 2: 7.0, 3: 9.0, 4: 100.0}}
+    right = {"a": {1: 4.0, 2: 5.0, 3: 6.0, 5: -100.0}}
+    found = stats.paired(left, right)
+    # Differences 1, 2, 3. Of 8 patterns of signs only + + + and - - - give |sum| of 6.
+    assert (found.difference, found.p_value, found.exact) == (2.0, 0.25, True)
+    assert (found.pairs, found.unpaired) == (3, 2)
+    assert (found.low, found.high) == (1.0, 3.0)
+    # Differences 3, -1: |sum| ≥ 2 for all four patterns.
+    assert stats.paired({"a": {1: 3.0, 2: 0.0}}, {"a": {1: 0.0, 2: 1.0}}).p_value == 1.0
+    # Differences 4, 1, -1: |sum| ≥ 4 where the ones cancel or help: 6 of 8.
+    found = stats.paired({"a": {1: 4.0, 2: 1.0, 3: 0.0}}, {"a": {1: 0.0, 2: 0.0, 3: 1.0}})
+    assert found.p_value == 0.75
+
+
+def test_paired_over_tasks_weighs_tasks_alike() -> None:
+    left = {"a": {1: 1.0, 2: 1.0}, "b": {1: -3.0}, "only": {1: 50.0}}
+    right = {"a": {1: 0.0, 2: 0.0}, "b": {1: 0.0}}
+    found = stats.paired(left, right)
+    # ½·(½·1 + ½·1) − ½·3 = −1, and ±¼ ±¼ ±1.5 is never smaller in size.
+    assert (found.difference, found.p_value, found.pairs, found.unpaired) == (-1.0, 1.0, 3, 1)
+    # ±½ ±½ ±½ is never below ½; with one weight for all pairs, ±⅔ ±⅔ ±⅓ is below 1 half the time.
+    left = {"a": {1: 2.0, 2: 2.0}, "b": {1: -1.0}}
+    assert stats.paired(left, right).p_value == 1.0
+
+
+def test_paired_equal_scores_and_rounding() -> None:
+    same = {"a": {1: 0.1, 2: 0.3}}
+    assert stats.paired(same, same)[:4] == (0.0, 0.0, 0.0, 1.0)
+    # Sums of tenths differ in the last bit; the opposite pattern is as large all the same.
+    gaps = {i: 0.1 * (i + 1) for i in range(6)}
+    assert stats.paired({"a": gaps}, {"a": dict.fromkeys(gaps, 0.0)}).p_value == 2 / 2**6
+
+
+def test_paired_samples_where_there_are_too_many_patterns() -> None:
+    zero = {"a": dict.fromkeys(range(20), 0.0)}
+    clear = stats.paired({"a": dict.fromkeys(range(20), 1.0)}, zero, resamples=999)
+    assert not clear.exact and clear.p_value == pytest.approx(1 / 1000)
+    assert stats.paired({"a": dict.fromkeys(range(16), 1.0)}, zero).exact
+    generator = np.random.default_rng(3)
+    noise = {"a": dict(enumerate(generator.normal(size=20)))}
+    unclear = stats.paired(noise, zero, seed=1)
+    assert unclear.p_value == stats.paired(noise, zero, seed=1).p_value
+    assert unclear.p_value > 0.05
+
+
+def test_paired_without_a_pair() -> None:
+    with pytest.raises(ValueError, match="no seed of a task in common"):
+        stats.paired({"a": {1: 1.0}}, {"a": {2: 1.0}, "b": {1: 1.0}})
+
+
+@pytest.mark.parametrize(("runs", "tasks"), [(1, 1), (3, 1), (3, 9), (5, 4), (10, 6)])
+def test_agreement_with_rliable(runs: int, tasks: int) -> None:
+    metrics = pytest.importorskip("rliable.metrics")
+    generator = np.random.default_rng(runs)
+    left, right = generator.normal(0.5, 0.4, (2, runs, tasks)).round(1)  # rounded: ties
+    ours, other = ({str(i): m[:, i] for i in range(tasks)} for m in (left, right))
+    assert stats.iqm(ours) == pytest.approx(metrics.aggregate_iqm(left), abs=1e-12)
+    assert stats.median(ours) == pytest.approx(metrics.aggregate_median(left), abs=1e-12)
+    assert stats.mean(ours) == pytest.approx(metrics.aggregate_mean(left), abs=1e-12)
+    gap = metrics.aggregate_optimality_gap(left)
+    assert stats.optimality_gap(ours) == pytest.approx(gap, abs=1e-12)
+    better = metrics.probability_of_improvement(left, right)
+    assert stats.improvement(ours, other) == pytest.approx(better, abs=1e-12)
