@@ -51,5 +51,5 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ -z "$$python" ]; then echo "make: revbis needs Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
 	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; fi
-	$(BIN)/pip install --quiet --editable '.[dev,dmc,metaworld,video]'
+	$(BIN)/pip install --quiet --editable '.[dev,dmc,metaworld,sweep,video]'
 	@touch $@

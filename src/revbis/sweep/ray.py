@@ -54,7 +54,6 @@ class RayRunner:
                 include_dashboard=None if address else False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                runtime_env={"env_vars": {"OMP_WAIT_POLICY": "passive"}},
             )
         except (ConnectionError, RuntimeError, ValueError) as problem:
             first = str(problem).splitlines()[0]

@@ -1,0 +1,120 @@
+"""Grids: from files, from flags, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from revbis.config import Config
+from revbis.sweep.grid import Grid, grid_from, parse_settings, read_grid, shipped_grids
+
+SMALL = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2"]}
+
+
+def test_every_combination_is_made_once_seed_by_seed():
+    grid = Grid(("dmc:cheetah_run", "dmc:walker_run"), ("drqv2", "simsr"), (3, 1))
+    configs = grid.configs(Path("out"))
+    assert len({config.directory for config in configs}) == len(configs) == 8
+    assert [config.seed for config in configs] == [3] * 4 + [1] * 4
+    assert configs[1].directory == Path("out/cpu/dmc-cheetah_run/simsr/seed-3")
+
+
+def test_overrides_have_folders_of_their_own_and_win_over_settings():
+    grid = grid_from(
+        SMALL
+        | {
+            "seeds": 7,
+            "settings": {"frames": 100, "strides": [2, 2, 2, 1]},
+            "overrides": {"long": {"frames": 300}, "wide": {"hidden": 99}},
+        }
+    )
+    long, wide = grid.configs(Path("out"))
+    assert (long.frames, long.seed, long.strides) == (300, 7, (2, 2, 2, 1))
+    assert (wide.frames, wide.hidden) == (100, 99)
+    assert long.directory == Path("out/long/cpu/dmc-cheetah_run/drqv2/seed-7")
+    assert long.hidden != 99
+
+
+def test_a_file_is_read(tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text("tasks: [gym:CartPole-v1]\nmethods: simsr-rev\npreset: paper\n")
+    grid = read_grid(str(path))
+    assert (grid.tasks, grid.methods, grid.preset) == (
+        ("gym:CartPole-v1",),
+        ("simsr-rev",),
+        "paper",
+    )
+    assert grid.seeds == (1, 2, 3)
+
+
+@pytest.mark.parametrize("name", shipped_grids())
+def test_grids_that_ship_are_whole(name):
+    grid = read_grid(name)
+    configs = grid.configs(Path("runs"))
+    assert all(isinstance(config, Config) for config in configs)
+    assert grid.preset == ("cpu" if name.endswith("-cpu") else "paper")
+    assert len(grid.seeds) == 3
+
+
+def test_grids_of_the_paper_ship_in_both_scales():
+    names = {"table1", "metaworld", "ablation", "c-curves"}
+    assert set(shipped_grids()) == names | {f"{name}-cpu" for name in names}
+    assert len(read_grid("table1").tasks) == 9
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["tasks"], "must be a mapping"),
+        ({"tasks": ["a"]}, "has no methods"),
+        (SMALL | {"method": []}, "unknown method; there is: tasks, methods"),
+        (SMALL | {"tasks": []}, "tasks is empty"),
+        (SMALL | {"methods": ["drqv3"]}, "drqv3"),
+        (SMALL | {"seeds": [1, 1]}, "seeds has 1 more than once"),
+        (SMALL | {"seeds": [-1]}, "seeds"),
+        (SMALL | {"seeds": ["one"]}, "seeds"),
+        (SMALL | {"tasks": [{"a": 1}]}, "must be a list"),
+        (SMALL | {"preset": "gpu"}, "gpu"),
+        (SMALL | {"settings": {"frame": 1}}, "unknown frame"),
+        (SMALL | {"settings": {"seed": 1}}, "given elsewhere"),
+        (SMALL | {"settings": [1]}, "settings must be a mapping"),
+        (SMALL | {"overrides": {"../x": {}}}, "cannot be the name of a folder"),
+        (SMALL | {"overrides": {"x": 3}}, "must be a mapping of settings"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        grid_from(values)
+
+
+def test_a_wrong_value_is_refused_before_anything_runs():
+    grid = grid_from(SMALL | {"settings": {"batch_size": 0}})
+    with pytest.raises(ValueError, match="batch_size"):
+        grid.configs(Path("runs"))
+
+
+def test_an_unknown_name_lists_the_grids():
+    with pytest.raises(ValueError, match="table1-cpu"):
+        read_grid("table2")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_grid("missing.yaml")
+
+
+def test_what_is_no_yaml_is_told_in_one_line(tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text("tasks: [a\nb: {")
+    with pytest.raises(ValueError, match="is not YAML") as caught:
+        read_grid(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_from_words():
+    words = ["frames=20000", "learning-rate=1e-4", "tensorboard=false", "strides=[2, 1, 1, 1]"]
+    assert parse_settings(words) == {
+        "frames": 20000,
+        "learning_rate": 1e-4,
+        "tensorboard": False,
+        "strides": [2, 1, 1, 1],
+    }
+    for word, message in (("frames", "NAME=VALUE"), ("framse=1", "unknown framse")):
+        with pytest.raises(ValueError, match=message):
+            parse_settings([word])
