@@ -19,8 +19,9 @@ _COMMANDS = {
     "train": "train an agent on a task",
     "eval": "play a run's agent",
     "neighbours": "picture of the nearest states under a run's learned metric",
-    "report": "a page about a run",
+    "report": "an interactive page about runs",
     "sweep": "many runs from one grid, on this machine or a Ray cluster",
+    "reproduce": "the paper's tables and figures: runs what is missing, then makes them",
     "bench": "speed measured side by side on this machine: env, update, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }

@@ -22,6 +22,7 @@ from revbis.folders import RunFolder
 from revbis.presets import command_line
 from revbis.progress import Status
 from revbis.records import Records, read_records
+from revbis.runtime import use_threads
 from revbis.train import Trainer
 
 _LOG = logging.getLogger("revbis")
@@ -56,6 +57,7 @@ def train(
     _compare(config, folder)
     if finished(config):
         return True
+    use_threads(config.threads)
     if home is None:
         home = RunFolder(folder)
         home.claim()

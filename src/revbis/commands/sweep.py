@@ -32,7 +32,7 @@ class Where:
     """GPUs a run asks Ray for; 0.25 lets four runs share one."""
 
 
-_HERE = Where()
+HERE = Where()
 
 
 def command(
@@ -44,7 +44,7 @@ def command(
     preset: Literal["paper", "cpu"] | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 (the flag's name)
     out: str = "runs",
-    where: Annotated[Where, tyro.conf.arg(name="")] = _HERE,
+    where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
     retry_failed: bool = False,
 ) -> None:

@@ -43,13 +43,11 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
 
 
 def _train(config: Config) -> None:
-    from revbis import runtime
     from revbis.runs import finished, train
 
     if finished(config):
         print(f"{config.directory} is finished: {config.frames:,} frames. More --frames go on.")
         return
-    runtime.use_threads(config.threads)
     print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
     print(f"in {config.directory}")
     with stop_signals() as caught, status_line() as show:

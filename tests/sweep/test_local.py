@@ -1,0 +1,194 @@
+"""Real sweeps as processes of this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import filelock
+import pytest
+
+from revbis.folders import RunFolder
+from revbis.runs import train
+from revbis.sweep import driver
+from revbis.sweep.attempt import Job
+from revbis.sweep.driver import Place, Sweep, lock_path
+from revbis.sweep.local import LocalRunner
+from tests.commands import fails
+from tests.sweep.grids import SETTINGS, evaluations, small_grid
+
+pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What the runs of the small grid write when each is trained alone, in this process."""
+    configs = small_grid().configs(tmp_path_factory.mktemp("alone"))
+    for config in configs:
+        assert train(replace(config, threads=1))
+    return evaluations(configs)
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch):
+    monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.0)
+
+
+def _words(out, *more, methods=("drqv2", "simsr-rev")):
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    grid = ["--tasks", "tests.training:Walk", "--methods", *methods, "--seeds", "1"]
+    return ["sweep", *grid, "--set", *settings, "--out", str(out), *more]
+
+
+@contextmanager
+def _started(out, *more):
+    words = [sys.executable, "-m", "revbis", *_words(out, *more)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(condition, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+def _claims(out):
+    return len(list(out.rglob("attempt-*.json")))
+
+
+def _checkpoints(out):
+    return len(list(out.rglob("frame-*")))
+
+
+def _configs(out):
+    return small_grid().configs(out)
+
+
+def test_a_sweep_equals_its_runs_made_alone_and_is_idempotent(tmp_path, alone, capsys):
+    with _started(tmp_path) as process:
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+    assert evaluations(_configs(tmp_path)) == alone
+    assert "2 finished" in said and "waiting" not in said.splitlines()[-5]
+    before = _claims(tmp_path)
+    with _started(tmp_path) as process:
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+    assert _claims(tmp_path) == before == 2
+
+
+def test_a_sweep_that_is_stopped_saves_and_goes_on(tmp_path, alone):
+    with _started(tmp_path) as process:
+        _wait(lambda: _checkpoints(tmp_path) >= 2)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert "repeat the command to go on" in said
+    assert not list(tmp_path.rglob("failures.json"))
+    with _started(tmp_path) as process:
+        assert process.wait() == 0
+    assert evaluations(_configs(tmp_path)) == alone
+
+
+def test_killed_drivers_and_killed_runs_lose_nothing(tmp_path, alone):
+    with _started(tmp_path) as process:
+        _wait(lambda: _checkpoints(tmp_path) >= 2)
+        process.kill()
+    with _started(tmp_path) as process:
+        _wait(lambda: _claims(tmp_path) >= 3)
+        children = _children(process.pid)
+        assert children
+        os.kill(children[0], signal.SIGKILL)
+        assert process.wait() == 0
+    assert evaluations(_configs(tmp_path)) == alone
+
+
+def test_a_second_driver_is_refused(tmp_path, capsys):
+    with filelock.FileLock(lock_path(str(tmp_path))):
+        assert "another sweep is driving" in fails(capsys, *_words(tmp_path))
+
+
+def test_a_run_that_cannot_train_is_reported_and_the_others_finish(tmp_path):
+    grid = small_grid("tests.training:BadReward", methods=["drqv2"])
+    bad = replace(grid.configs(tmp_path)[0], threads=1)
+    good = replace(_configs(tmp_path)[0], threads=1)
+    sweep = Sweep([bad, good], Place(str(tmp_path)))
+    sweep.run(LocalRunner(2), lambda entries: None, lambda: False)
+    states = [entry.state for entry in sweep.entries]
+    assert states == ["failed", "finished"]
+    assert "reward" in sweep.entries[0].text
+    logs = list((bad.directory / "attempts").glob("*.log"))
+    assert len(logs) == 3 and all("Traceback" in log.read_text() for log in logs)
+
+
+def test_a_process_that_cannot_even_begin_is_the_runs_failure(tmp_path):
+    runner = LocalRunner(1)
+    runner.start("run", Job({"threads": 1, "task": 7}))
+    ended = []
+    _wait(lambda: ended.extend(runner.ended(1.0)) or ended)
+    assert ended[0].outcome.end == "failed" and ended[0].blame
+    assert ended[0].outcome.text
+
+
+def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone):
+    config = replace(_configs(tmp_path)[0], threads=1)
+    first, second = LocalRunner(1), LocalRunner(1)
+    first.start("run", Job(config.as_dict()))
+    _wait(lambda: _checkpoints(tmp_path) >= 2)
+    frozen = first._children["run"]
+    frozen.send_signal(signal.SIGSTOP)
+    second.start("run", Job(config.as_dict()))
+    ended = []
+    _wait(lambda: ended.extend(second.ended(1.0)) or ended)
+    assert ended[0].outcome.end == "finished"
+    before = (config.directory / "eval.jsonl").read_bytes()
+    frozen.send_signal(signal.SIGCONT)
+    _wait(lambda: ended.extend(first.ended(1.0)) or len(ended) == 2)
+    assert ended[1].outcome.end == "superseded"
+    assert (config.directory / "eval.jsonl").read_bytes() == before
+    assert evaluations([config]).items() <= alone.items()
+    assert max(RunFolder(config.directory)._claims()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sweep"], "give a grid"),
+        (["sweep", "table9"], "table1-cpu"),
+        (["sweep", "table1-cpu", "--out", "s3://x/y"], "--on ray"),
+        (["sweep", "table1-cpu", "--address", "auto"], "--address is for --on ray"),
+        (["sweep", "table1-cpu", "--workers", "0"], "--workers"),
+        (["sweep", "table1-cpu", "--set", "framse=3"], "framse"),
+        (["sweep", "table1-cpu", "--workers", "4000"], "use fewer --workers"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(capsys, *words)
+    assert not list(tmp_path.rglob("config.json"))
+
+
+def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path):
+    with _started(tmp_path, "--dry-run") as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert "cpu/tests.training-Walk/drqv2/seed-1" in said
+    assert "frames/s a run, measured just now" in said and " of disk in all" in said
+    assert "at once: about" in said
+    assert not list(tmp_path.rglob("config.json"))
+
+
+def _children(process):
+    from pathlib import Path
+
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in found]
