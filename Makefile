@@ -1,5 +1,5 @@
 # Each target makes what it needs: on a fresh machine with Python and git any of them may be the first.
-#   make demo    solve the toy MDP and a grid world with every metric; pictures in demo/
+#   make demo    train simsr-rev on cartpole_balance from pixels, about ten minutes; a page in demo/
 #   make test    the test suite
 #   make lint    ruff (rules and format) and mypy --strict
 #   make bench   every speed claim of the README, as ratios measured side by side
@@ -14,8 +14,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test lint format bench clean gl browser
 
 demo: gl $(STAMP)
-	$(BIN)/revbis tabular solve --example toy --metric all --gamma 0.9 --out demo/toy
-	$(BIN)/revbis tabular solve --example grid --metric all --gamma 0.9 --out demo/grid
+	$(BIN)/revbis train --task dmc:cartpole_balance --method simsr-rev --preset cpu --out demo
+	$(BIN)/revbis report demo/cpu/dmc-cartpole_balance/simsr-rev/seed-1 --out demo/page
 
 test: gl browser $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

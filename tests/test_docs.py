@@ -26,6 +26,7 @@ def with_needs(page: Path) -> object:
 )
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").symlink_to(ROOT / "results")  # pages are read in a checkout
     namespace: dict[str, object] = {}
     for line, code in blocks(page):
         exec(compile("\n" * line + code, str(page), "exec"), namespace)

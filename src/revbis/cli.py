@@ -22,7 +22,7 @@ _COMMANDS = {
     "report": "an interactive page about runs",
     "sweep": "many runs from one grid, on this machine or a Ray cluster",
     "reproduce": "the paper's tables and figures: runs what is missing, then makes them",
-    "bench": "speed measured side by side on this machine: env, update, train",
+    "bench": "speed measured side by side on this machine: env, update, sharing, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 

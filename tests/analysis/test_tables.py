@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.analysis.runs import study_of, write_run
 
-from revbis.analysis import tables
+from revbis.analysis import compare, tables
 from revbis.analysis.scores import Study, read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
@@ -143,7 +143,7 @@ def test_while_all_are_running_the_last_common_frame_counts(tmp_path: Path) -> N
     write_run(tmp_path, [0.0, 1.0, 2.0, 3.0], frames=90)
     write_run(tmp_path, [0.0, 5.0, 6.0], method="mico", frames=90)
     study = read_study([tmp_path])
-    assert tables.budgets(study) == {CHEETAH: 20}
+    assert compare.budgets(study) == {CHEETAH: 20}
     table = final(study)
     assert cells(table)["cheetah_run"] == ["<ins>2.00</ins>", "**6.00**"]
     assert table.notes == ("Scores are at 20 frames; the runs' own budget is 90.",)
@@ -308,6 +308,6 @@ def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 100.0], method="mico", quality="full")
     for method in ("drqv2", "mico"):
         write_run(tmp_path, [0.0, 100.0], task=WALKER, method=method)
-    found = tables.together(read_study([tmp_path]), "final")
+    found = compare.together(read_study([tmp_path]), "final")
     assert found.tasks == [WALKER] and list(found.scores) == ["drqv2", "mico"]
     assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in found.notes)

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import filelock
 import pytest
+from tests.commands import fails
+from tests.sweep.grids import SETTINGS, evaluations, small_grid
 
 from revbis.folders import RunFolder
 from revbis.runs import train
@@ -17,8 +19,6 @@ from revbis.sweep import driver
 from revbis.sweep.attempt import Job
 from revbis.sweep.driver import Place, Sweep, lock_path
 from revbis.sweep.local import LocalRunner
-from tests.commands import fails
-from tests.sweep.grids import SETTINGS, evaluations, small_grid
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
 

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from revbis.analysis import stats, tables
+from revbis.analysis import compare, curves, stats
 from revbis.analysis.scores import Group, Run, Study
 
 # Okabe and Ito's colours without yellow, which is hard to see on white.
@@ -47,7 +47,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-Shown = list[tuple[Group, list[stats.Curve]]]
+Shown = list[tuple[Group, list[curves.Curve]]]
 
 
 class _Look(NamedTuple):
@@ -70,11 +70,11 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     Raises:
         ValueError: If no run was evaluated, and for an alpha out of range.
     """
-    shown = _shown(study, stats.curve)
+    shown = _shown(study, curves.curve)
     if not shown:
         raise ValueError("there is nothing to draw: no run has been evaluated yet")
     alphas = {
-        group.task: _PAPER_ALPHA[stats.measure(group.task)] if alpha is None else alpha
+        group.task: _PAPER_ALPHA[curves.measure(group.task)] if alpha is None else alpha
         for group, _ in shown
     }
     used = sorted(set(alphas.values()))
@@ -84,7 +84,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     caption = f"Evaluations with the mean action: {_mean_told(shown)} {smoothed}"
     figure, panels = _curve_panels(study, shown, caption, alphas)
     for task, panel in panels.items():
-        if stats.measure(task) == "success":
+        if curves.measure(task) == "success":
             panel.set(ylabel="success rate", ylim=(-0.03, 1.03))
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
@@ -100,7 +100,7 @@ def coefficients(study: Study) -> Figure:
     Raises:
         ValueError: If no run has a coefficient.
     """
-    shown = _shown(study, stats.coefficient_curve)
+    shown = _shown(study, curves.coefficient_curve)
     if not shown:
         raise ValueError(
             "there is nothing to draw: no run has a coefficient c; methods that learn one have "
@@ -124,17 +124,17 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
 
     Args:
         study: The runs.
-        budget: In frames; when not given, for each task as `tables.budgets` says.
+        budget: In frames; when not given, for each task as `compare.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If no run was evaluated within the budget.
     """
-    at = tables.budgets(study, budget)
+    at = compare.budgets(study, budget)
     found = [
         (group, result)
         for group in study.groups
-        if (result := stats.result(group, "best", at[group.task])) is not None
+        if (result := curves.result(group, "best", at[group.task])) is not None
     ]
     if not found:
         raise ValueError("there is nothing to draw: no run was evaluated within the budget")
@@ -155,9 +155,9 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
         for label, together in overall.items():
             _interval(panels[-1], labels.index(label), together, looks[label])
         for task, panel in of_task.items():
-            panel.set_title(tables.short_name(task))
+            panel.set_title(compare.short_name(task))
             panel.set_xlabel("return")
-            if stats.measure(task) == "success":
+            if curves.measure(task) == "success":
                 panel.set_xlabel("success rate")
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         if overall:
@@ -177,7 +177,7 @@ def profiles(study: Study, seed: int = 0) -> Figure:
     Raises:
         ValueError: If the methods have no finished task in common whose bounds are known.
     """
-    shared = tables.together(study, "final")
+    shared = compare.together(study, "final")
     runs = {label: sum(map(len, scores.values())) for label, scores in shared.scores.items()}
     counts = sorted(set(runs.values()))
     told = (
@@ -187,9 +187,9 @@ def profiles(study: Study, seed: int = 0) -> Figure:
     )
     parts = [
         f"Share of runs whose normalised final score is above τ, each task counting the same "
-        f"({told}; tasks: {', '.join(map(tables.short_name, shared.tasks))}); shaded: pointwise "
+        f"({told}; tasks: {', '.join(map(compare.short_name, shared.tasks))}); shaded: pointwise "
         f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples). Not smoothed.",
-        *(f"{n.rstrip('.')}." for n in [*tables.budget_notes(study, shared.at), *shared.notes]),
+        *(f"{n.rstrip('.')}." for n in [*compare.budget_notes(study, shared.at), *shared.notes]),
     ]
     looks = _looks(study)
     with mpl.rc_context(_STYLE):
@@ -274,12 +274,12 @@ def _panels(
     return figure, list(panels.flat[:count])
 
 
-def _shown(study: Study, of: Callable[[Run], stats.Curve]) -> Shown:
+def _shown(study: Study, of: Callable[[Run], curves.Curve]) -> Shown:
     """The curves of each group that has any."""
     shown = []
     for group in study.groups:
-        curves = [one for run in group.runs if len((one := of(run)).frames)]
-        shown += [(group, curves)] if curves else []
+        seeds = [one for run in group.runs if len((one := of(run)).frames)]
+        shown += [(group, seeds)] if seeds else []
     return shown
 
 
@@ -288,7 +288,7 @@ def _curve_panels(
 ) -> tuple[Figure, dict[str, Axes]]:
     """Mean curves, a panel for each task."""
     parts = [caption, *_remarks([group for group, _ in shown])]
-    if any(len({int(one.frames[-1]) for one in curves}) > 1 for _, curves in shown):
+    if any(len({int(one.frames[-1]) for one in seeds}) > 1 for _, seeds in shown):
         parts.append("Thin lines: single seeds beyond the frames that all have.")
     tasks = list(dict.fromkeys(group.task for group, _ in shown))
     looks = _looks(study)
@@ -296,10 +296,10 @@ def _curve_panels(
     with mpl.rc_context(_STYLE):
         figure, panels = _panels(len(tasks), " ".join(parts), list(legend.items()))
         of_task = dict(zip(tasks, panels, strict=True))
-        for group, curves in shown:
-            _mean_curve(of_task[group.task], curves, looks[group.label], alphas[group.task])
+        for group, seeds in shown:
+            _mean_curve(of_task[group.task], seeds, looks[group.label], alphas[group.task])
         for place, (task, panel) in enumerate(of_task.items()):
-            panel.set_title(tables.short_name(task))
+            panel.set_title(compare.short_name(task))
             panel.set_xlabel("frames" if place + _COLUMNS >= len(tasks) else "")
             panel.set_xlim(left=0)
             panel.xaxis.set_major_locator(MaxNLocator(4))
@@ -331,18 +331,18 @@ def _line(panel: Axes, x: Any, y: Any, look: _Look) -> None:
     panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
 
 
-def _mean_curve(panel: Axes, curves: Sequence[stats.Curve], look: _Look, alpha: float) -> None:
-    frames, scores = stats.common(curves)
+def _mean_curve(panel: Axes, seeds: Sequence[curves.Curve], look: _Look, alpha: float) -> None:
+    frames, scores = curves.common(seeds)
     smooth = stats.ewma(scores, alpha)
-    if len(curves) > 1:
+    if len(seeds) > 1:
         middle = smooth.mean(axis=0)
-        error = smooth.std(axis=0, ddof=1) / np.sqrt(len(curves))
+        error = smooth.std(axis=0, ddof=1) / np.sqrt(len(seeds))
         panel.fill_between(
             frames, middle - error, middle + error, color=look.colour, alpha=0.18, lw=0
         )
     _line(panel, frames, smooth.mean(axis=0), look)
     shared = frames[-1] if len(frames) else -1
-    for one in curves:
+    for one in seeds:
         if one.frames[-1] > shared:
             beyond = one.frames >= shared
             own = stats.ewma(one.scores, alpha)[beyond]
@@ -356,7 +356,7 @@ def _interval(panel: Axes, row: int, ends: Sequence[Any], look: _Look) -> None:
 
 
 def _ablation_caption(
-    found: Sequence[tuple[Group, stats.Result]], at: Mapping[str, int], of_all: str
+    found: Sequence[tuple[Group, curves.Result]], at: Mapping[str, int], of_all: str
 ) -> str:
     seeds = [(group, list(result.seeds)) for group, result in found]
     parts = [
@@ -368,7 +368,7 @@ def _ablation_caption(
         parts.append("One seed has no interval.")
     parts += [of_all] if of_all else []
     parts += [
-        f"{tables.short_name(group.task)}, {group.label}: only {result.frames:,} frames."
+        f"{compare.short_name(group.task)}, {group.label}: only {result.frames:,} frames."
         for group, result in found
         if result.frames != at[group.task]
     ]
@@ -389,7 +389,7 @@ def _method_axis(panel: Axes, labels: Sequence[str]) -> None:
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
     """The IQM over all tasks, and what the caption says of it."""
     try:
-        shared = tables.together(study, "best", budget)
+        shared = compare.together(study, "best", budget)
     except ValueError:
         return {}, ""
     intervals: dict[str, Sequence[Any]] = {
@@ -410,7 +410,7 @@ def _short_number(value: float) -> str:
 
 def _mean_told(shown: Shown) -> str:
     """What a mean curve is of, for a caption."""
-    if all(len(curves) == 1 for _, curves in shown):
+    if all(len(seeds) == 1 for _, seeds in shown):
         return "one seed (n = 1), so no standard error is known."
     return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
 
@@ -419,7 +419,7 @@ def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
     """n, and where it is another one."""
     usual = max(len(seeds) for _, seeds in shown)
     others = [
-        f"{len(seeds)} for {group.label} on {tables.short_name(group.task)}"
+        f"{len(seeds)} for {group.label} on {compare.short_name(group.task)}"
         for group, seeds in shown
         if len(seeds) != usual
     ]
@@ -429,15 +429,15 @@ def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
 def _frames_told(at: Mapping[str, int]) -> str:
     if len(set(at.values())) == 1:
         return f"{next(iter(at.values())):,}"
-    return ", ".join(f"{value:,} ({tables.short_name(task)})" for task, value in at.items())
+    return ", ".join(f"{value:,} ({compare.short_name(task)})" for task, value in at.items())
 
 
 def _remarks(groups: Sequence[Group]) -> list[str]:
     """What may not be compared, and what is still running."""
     remarks = []
     for task in dict.fromkeys(group.task for group in groups):
-        if differing := tables.mixed([group for group in groups if group.task == task]):
-            remarks.append(f"{tables.short_name(task)}: {differing}.")
+        if differing := compare.mixed([group for group in groups if group.task == task]):
+            remarks.append(f"{compare.short_name(task)}: {differing}.")
     runs = [run for group in groups for run in group.runs]
     running = sum(not run.finished for run in runs)
     return remarks + ([f"Not finished: {running} of {len(runs)} runs."] if running else [])

@@ -9,19 +9,14 @@ Reinforcement Learning at the Edge of the Statistical Precipice".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks
-from revbis.analysis.scores import Group, Run, success_share
-
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
-Kind = Literal["final", "best", "area"]
-KINDS = ("final", "best", "area")
 
 RESAMPLES = 10_000
 _ENDS = (0.025, 0.975)
@@ -65,11 +60,6 @@ class Bounds(NamedTuple):
     high: float
 
 
-def measure(task: str) -> Literal["success", "return"]:
-    """What a task is scored by: Meta-World's by the success rate, all others by the return."""
-    return "success" if task.startswith("metaworld:") else "return"
-
-
 def default_bounds(task: str) -> Bounds:
     """The bounds that are known: a DeepMind Control step earns 0 to 1, a success rate is a share.
 
@@ -99,75 +89,6 @@ def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
             raise ValueError(f"bounds of {task} must rise, got {low:g} and {high:g}")
         normal[task] = (np.asarray(values, dtype=np.float64) - low) / (high - low)
     return normal
-
-
-class Curve(NamedTuple):
-    """A run's scores over training.
-
-    Attributes:
-        frames: When, rising, [F].
-        scores: What, [F].
-    """
-
-    frames: NDArray[np.int64]
-    scores: Array
-
-
-def curve(run: Run) -> Curve:
-    """A run's evaluations, in the measure of its task.
-
-    An evaluation comes with the first action that passes its frame, so it may be late by less than
-    an action. It counts for the frame it was due at: seeds then have the same frames.
-    """
-    config = run.config
-    points = {}
-    for record in run.evaluations:
-        frames, score = int(record["frames"]), float(record["mean_return"])
-        if measure(config.task) == "success":
-            share = success_share(record.get("success_any"))
-            if share is None:
-                continue
-            score = share
-        for due in (config.frames, frames // config.eval_every * config.eval_every):
-            if due <= frames < due + config.action_repeat:
-                frames = due
-        points[frames] = score
-    return _curve(points)
-
-
-def coefficient_curve(run: Run) -> Curve:
-    """The coefficient c over a run's training; empty without one.
-
-    Lines are written at fixed agent steps; their frames are those of as many whole actions.
-    """
-    points = {}
-    for line in run.training:
-        try:
-            c, step = float(line["c"]), int(line["agent_steps"])
-        except (KeyError, TypeError, ValueError):
-            continue
-        if math.isfinite(c):
-            points[step * run.config.action_repeat] = c
-    return _curve(points)
-
-
-def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
-    """The frames that all curves have, up to a budget: nothing is filled in or drawn out.
-
-    Returns:
-        Frames, [F], and scores, [curves, F].
-
-    Raises:
-        ValueError: If there is no curve.
-    """
-    if not curves:
-        raise ValueError("there is no curve")
-    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
-    for other in curves[1:]:
-        shared &= set(other.frames.tolist())
-    frames = np.array(sorted(shared), dtype=np.int64)
-    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
-    return frames, np.stack(rows)
 
 
 def ewma(values: Array, alpha: float) -> Array:
@@ -202,54 +123,6 @@ def area(frames: NDArray[np.int64], scores: Array) -> Array:
         return scores[..., 0]
     height: Array = np.trapezoid(scores, frames, axis=-1) / (frames[-1] - frames[0])
     return height
-
-
-class Result(NamedTuple):
-    """A group's scores at a budget.
-
-    Attributes:
-        seeds: The seeds that have got there; all that were evaluated, if none has.
-        values: Their scores, [seeds].
-        frames: The last evaluation that all of them have within the budget.
-        short: The seeds that have not got there.
-    """
-
-    seeds: tuple[int, ...]
-    values: Array
-    frames: int
-    short: tuple[int, ...]
-
-
-def result(group: Group, kind: Kind, budget: int) -> Result | None:
-    """A group's final, best or mean score within a budget, at frames that its seeds share.
-
-    Args:
-        group: The runs.
-        kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
-        budget: In frames.
-
-    Returns:
-        None if there is no evaluation that the seeds share.
-
-    Raises:
-        ValueError: For an unknown kind.
-    """
-    checks.choice(kind, KINDS, "kind")
-    curves = {run.config.seed: curve(run) for run in group.runs}
-    curves = {seed: one for seed, one in curves.items() if len(one.frames)}
-    there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
-    used = there or curves
-    if not used:
-        return None
-    frames, scores = common(list(used.values()), budget)
-    if not len(frames):
-        return None
-    if kind == "final":
-        values = scores[:, -1]
-    else:
-        values = scores.max(axis=1) if kind == "best" else area(frames, scores)
-    short = tuple(seed for seed in group.seeds if seed not in there)
-    return Result(tuple(used), values, int(frames[-1]), short)
 
 
 def failed_share(finals: Array, reference: float, share: float = 0.5, low: float = 0.0) -> float:
@@ -449,8 +322,3 @@ def _finite(values: Any, name: str) -> Array:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite: leave out runs without a score, and say so")
     return array
-
-
-def _curve(points: Mapping[int, float]) -> Curve:
-    frames = sorted(points)
-    return Curve(np.array(frames, dtype=np.int64), np.array([points[f] for f in frames], float))

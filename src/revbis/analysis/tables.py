@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from revbis import checks
-from revbis.analysis import paper, stats
-from revbis.analysis.scores import Group, Study
+from revbis.analysis import compare, curves, paper, stats
+from revbis.analysis.scores import Study
 
 Source = Literal["measured", "reported"]
 _FIRST, _SECOND = 1, 2
@@ -158,12 +158,12 @@ def score_table(
         ValueError: If no run was evaluated, and for an unknown kind.
     """
     checks.choice(kind, ("final", "best"), "kind")
-    at = budgets(study, budget)
+    at = compare.budgets(study, budget)
     results = {
         (group.label, task): found
         for task in at
-        for group in _groups(study, task)
-        if (found := stats.result(group, kind, at[task])) is not None
+        for group in compare.groups_of(study, task)
+        if (found := curves.result(group, kind, at[task])) is not None
     }
     if not results:
         raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
@@ -182,7 +182,7 @@ def score_table(
         rows.append(row)
         notes += [remark] if remark else []
         records += _records(study, task, kind, at[task], of_task, numbers)
-    notes = budget_notes(study, at) + notes + (_looks(study) if kind == "best" else [])
+    notes = compare.budget_notes(study, at) + notes + (_looks(study) if kind == "best" else [])
     caption = _caption(kind, usual, bool(systems))
     if reported:
         headline, about = paper.scale_notes(study, at)
@@ -204,7 +204,7 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
     Raises:
         ValueError: If the methods have no task in common.
     """
-    shared = together(study, "final", budget)
+    shared = compare.together(study, "final", budget)
     statistics = {
         "IQM": stats.iqm,
         "median": stats.median,
@@ -228,132 +228,8 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
         f"stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)."
     )
     columns = tuple(Column(name, "measured") for name in statistics)
-    notes = (*budget_notes(study, shared.at), *shared.notes)
+    notes = (*compare.budget_notes(study, shared.at), *shared.notes)
     return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
-
-
-class Together(NamedTuple):
-    """What of a study may be put together over tasks.
-
-    Attributes:
-        scores: Method → task → normalised scores of its seeds; all methods have the same tasks.
-        tasks: These tasks.
-        at: The frames at which scores are, for every task of the study.
-        notes: Bounds, missing seeds, and what is left out.
-    """
-
-    scores: dict[str, dict[str, stats.Array]]
-    tasks: list[str]
-    at: dict[str, int]
-    notes: tuple[str, ...]
-
-
-def together(study: Study, kind: stats.Kind, budget: int | None = None) -> Together:
-    """Normalised scores of all methods, on the tasks where each has a seed at the budget.
-
-    A task of mixed environments or presets, or without known bounds, is left out and named.
-
-    Raises:
-        ValueError: If nothing is left, with why.
-    """
-    at = budgets(study, budget)
-    notes = []
-    found: dict[str, dict[str, stats.Array]] = defaultdict(dict)
-    bounds = {}
-    for task in at:
-        try:
-            bounds[task] = stats.default_bounds(task)
-        except ValueError as problem:
-            notes.append(f"{task} is left out: {problem}")
-            continue
-        if differing := mixed(_groups(study, task)):
-            notes.append(f"{task} is left out: {differing}")
-            continue
-        for group in _groups(study, task):
-            result = stats.result(group, kind, at[task])
-            if result is not None and len(result.short) < len(group.seeds):
-                found[group.label][task] = result.values
-                if result.short:
-                    notes.append(f"{short_name(task)}, {group.label}: {seed_count(group, result)}")
-    if found:
-        absent = [label for label in study.labels if label not in found]
-        notes += [f"{label} is left out: no score yet" for label in absent]
-    tasks = [task for task in at if found and all(task in scores for scores in found.values())]
-    if not tasks:
-        why = "there is no task on which all methods have a score"
-        raise ValueError("; ".join([why, *(note.rstrip(".") for note in notes)]))
-    apart = {task for scores in found.values() for task in scores} - set(tasks)
-    notes += [f"{short_name(one)} is left out: some method has no score" for one in sorted(apart)]
-    highs: dict[stats.Bounds, list[str]] = defaultdict(list)
-    for task in tasks:
-        highs[bounds[task]].append(short_name(task))
-    for (low, high), names in highs.items():
-        notes.append(f"{low:g} to {high:g} count as 0 to 1 on {', '.join(names)}.")
-    scores = {
-        label: stats.normalise({task: found[label][task] for task in tasks}, bounds)
-        for label in study.labels
-        if label in found
-    }
-    return Together(scores, tasks, at, tuple(notes))
-
-
-def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
-    """The frames at which each task's methods are compared.
-
-    Args:
-        study: The runs.
-        budget: The same for all tasks. When not given: the smallest budget of a task's runs; as
-            long as none of them has got there, the last frame that all evaluated ones have.
-    """
-    if budget is not None:
-        return dict.fromkeys(study.tasks, checks.whole(budget, "budget", 0))
-    found = {}
-    for task in study.tasks:
-        runs = [run for group in _groups(study, task) for run in group.runs]
-        found[task] = min(run.config.frames for run in runs)
-        curves = [one for run in runs if len((one := stats.curve(run)).frames)]
-        if curves and all(one.frames[-1] < found[task] for one in curves):
-            shared, _ = stats.common(curves)
-            found[task] = int(shared[-1]) if len(shared) else found[task]
-    return found
-
-
-def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
-    """At how many frames scores are, and where runs' own budgets are others."""
-    tasks: dict[str, list[str]] = defaultdict(list)
-    for task, frames in at.items():
-        own = sorted({run.config.frames for group in _groups(study, task) for run in group.runs})
-        planned = " and ".join(f"{one:,}" for one in own)
-        told = "" if own == [frames] else f"; the runs' own budget is {planned}"
-        tasks[f"at {frames:,} frames{told}"].append(short_name(task))
-    if len(tasks) == 1:
-        return [f"Scores are {next(iter(tasks))}."]
-    return [f"Scores on {', '.join(names)} are {where}." for where, names in tasks.items()]
-
-
-def mixed(groups: Iterable[Group]) -> str:
-    """In words, which settings make scores of these groups not comparable; empty if none do."""
-    seen: dict[str, set[str]] = defaultdict(set)
-    for run in (run for group in groups for run in group.runs):
-        for name, value in {"preset": run.config.preset, **run.config.environment}.items():
-            seen[name].add(str(value))
-    told = [f"{k} is {' and '.join(sorted(v))}" for k, v in seen.items() if len(v) > 1]
-    return f"not comparable, {', '.join(told)}" if told else ""
-
-
-def short_name(task: str) -> str:
-    """A task's name without its suite."""
-    return task.removeprefix("dmc:").removeprefix("metaworld:")
-
-
-def seed_count(group: Group, result: stats.Result) -> str:
-    """How many seeds a result is of, in words: `n = 2 of 3` where some have not got there."""
-    n = len(result.seeds)
-    return f"n = {n} of {len(group.seeds)}" if n < len(group.seeds) else f"n = {n}"
-
-
-def _groups(study: Study, task: str) -> list[Group]:
-    return [group for group in study.groups if group.task == task]
 
 
 def _caption(kind: str, usual: int, reported: bool) -> str:
@@ -368,18 +244,18 @@ def _row(
     study: Study,
     task: str,
     budget: int,
-    found: Mapping[str, stats.Result | None],
+    found: Mapping[str, curves.Result | None],
     usual: int,
     numbers: Sequence[paper.Reported | None],
 ) -> tuple[tuple[str, tuple[Cell, ...]], str]:
     """A task's row, and why it is not ranked if it is not."""
-    percent = 100.0 if stats.measure(task) == "success" else 1.0
+    percent = 100.0 if curves.measure(task) == "success" else 1.0
     summaries = {
         label: stats.summary(result.values * percent) for label, result in found.items() if result
     }
     means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
     digits = _digits(means)
-    differing = mixed(_groups(study, task))
+    differing = compare.mixed(compare.groups_of(study, task))
     measured = []
     for label, result in found.items():
         group = study.group(label, task)
@@ -388,7 +264,7 @@ def _row(
             continue
         mean, deviation, _, n = summaries[label]
         spread = "" if math.isnan(deviation) else f" ± {deviation:.{digits}f}"
-        remarks = [seed_count(group, result)] if n != usual or n < len(group.seeds) else []
+        remarks = [compare.seed_count(group, result)] if n != usual or n < len(group.seeds) else []
         remarks += [f"at {result.frames:,} frames"] if result.frames != budget else []
         ranked = not (result.short or differing)
         text = f"{mean:.{digits}f}{spread}"
@@ -401,8 +277,8 @@ def _row(
     if len(frames) > 1:
         differing = differing or "not comparable, evaluations are at different frames"
         measured = [replace(cell, mean=None) for cell in measured]
-    name = short_name(task) + (" (success, %)" if percent == 100.0 else "")
-    remark = f"{short_name(task)}: {differing}; not ranked" if differing else ""
+    name = compare.short_name(task) + (" (success, %)" if percent == 100.0 else "")
+    remark = f"{compare.short_name(task)}: {differing}; not ranked" if differing else ""
     return (name, (*_ranked(measured), *_ranked(reported))), remark
 
 
@@ -431,7 +307,7 @@ def _records(
     task: str,
     kind: str,
     budget: int,
-    found: Mapping[str, stats.Result | None],
+    found: Mapping[str, curves.Result | None],
     numbers: Mapping[str, paper.Reported],
 ) -> list[dict[str, Any]]:
     """The numbers of a row: measured ones with all their spreads, reported ones with their own."""
@@ -441,11 +317,11 @@ def _records(
         if result is None or group is None:
             continue
         mean, deviation, error, n = stats.summary(result.values)
-        height = stats.result(group, "area", budget)
+        height = curves.result(group, "area", budget)
         records.append(
             {
                 "task": task,
-                "measure": stats.measure(task),
+                "measure": curves.measure(task),
                 "score": kind,
                 "method": label,
                 "source": "measured",
@@ -484,12 +360,14 @@ def _looks(study: Study) -> list[str]:
     """Where the best of more, or of noisier, evaluations would win by chance."""
     notes = []
     for task in study.tasks:
-        runs = [run for group in _groups(study, task) for run in group.runs]
+        runs = [run for group in compare.groups_of(study, task) for run in group.runs]
         for name in ("eval_every", "eval_episodes"):
             values = sorted({getattr(run.config, name) for run in runs})
             if len(values) > 1:
                 told = " and ".join(map(str, values))
-                notes.append(f"{short_name(task)}: {name} is {told}, which biases a best score.")
+                notes.append(
+                    f"{compare.short_name(task)}: {name} is {told}, which biases a best score."
+                )
     return notes
 
 

@@ -68,6 +68,37 @@ def update(
     print(json.dumps({"method": method, "mode": mode, "preset": preset, **speed.as_dict()}))
 
 
+def sharing(
+    method: str = "mico-rev",
+    preset: str = "paper",
+    batch: int = 256,
+    pixels: int = 84,
+    repeats: int = 8,
+) -> None:
+    """What one-thread runs keep of their speed beside each other, in one line of JSON.
+
+    Seconds per update of a run `alone` and of the slower of two `beside` each other; `kept` is the
+    share of the lone one's speed. `kept_processor` is the same in processor time, which leaves out
+    what other programs took. A sweep on two cores wants 0.7 or more.
+
+    Args:
+        method: drqv2 or an objective.
+        preset: Sizes of the networks.
+        batch: Transitions in a batch.
+        pixels: Side of the images.
+        repeats: Updates measured.
+    """
+    from revbis import runtime
+
+    runtime.prepare(1)
+    from revbis.presets import preset_config
+    from revbis.speed import measure_neighbours
+
+    settings = replace(preset_config(preset, "dmc:cheetah_run").agent, method=method, mode="joint")
+    kept = measure_neighbours(settings, batch=batch, pixels=pixels, repeats=repeats)
+    print(json.dumps({"method": method, "preset": preset, "batch": batch, **kept}))
+
+
 def train(
     task: str = "dmc:cartpole_balance",
     method: str = "simsr-rev",
@@ -125,4 +156,4 @@ def train(
     )
 
 
-COMMANDS = {"env": env, "update": update, "train": train}
+COMMANDS = {"env": env, "update": update, "sharing": sharing, "train": train}

@@ -1,0 +1,144 @@
+"""A run's scores over training, and what a group of runs comes to at a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis import checks
+from revbis.analysis.scores import Group, Run, success_share
+from revbis.analysis.stats import Array, area
+
+Kind = Literal["final", "best", "area"]
+KINDS = ("final", "best", "area")
+
+
+def measure(task: str) -> Literal["success", "return"]:
+    """What a task is scored by: Meta-World's by the success rate, all others by the return."""
+    return "success" if task.startswith("metaworld:") else "return"
+
+
+class Curve(NamedTuple):
+    """A run's scores over training.
+
+    Attributes:
+        frames: When, rising, [F].
+        scores: What, [F].
+    """
+
+    frames: NDArray[np.int64]
+    scores: Array
+
+
+def curve(run: Run) -> Curve:
+    """A run's evaluations, in the measure of its task.
+
+    An evaluation comes with the first action that passes its frame, so it may be late by less than
+    an action. It counts for the frame it was due at: seeds then have the same frames.
+    """
+    config = run.config
+    points = {}
+    for record in run.evaluations:
+        frames, score = int(record["frames"]), float(record["mean_return"])
+        if measure(config.task) == "success":
+            share = success_share(record.get("success_any"))
+            if share is None:
+                continue
+            score = share
+        for due in (config.frames, frames // config.eval_every * config.eval_every):
+            if due <= frames < due + config.action_repeat:
+                frames = due
+        points[frames] = score
+    return _curve(points)
+
+
+def coefficient_curve(run: Run) -> Curve:
+    """The coefficient c over a run's training; empty without one.
+
+    Lines are written at fixed agent steps; their frames are those of as many whole actions.
+    """
+    points = {}
+    for line in run.training:
+        try:
+            c, step = float(line["c"]), int(line["agent_steps"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if math.isfinite(c):
+            points[step * run.config.action_repeat] = c
+    return _curve(points)
+
+
+def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
+    """The frames that all curves have, up to a budget: nothing is filled in or drawn out.
+
+    Returns:
+        Frames, [F], and scores, [curves, F].
+
+    Raises:
+        ValueError: If there is no curve.
+    """
+    if not curves:
+        raise ValueError("there is no curve")
+    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
+    for other in curves[1:]:
+        shared &= set(other.frames.tolist())
+    frames = np.array(sorted(shared), dtype=np.int64)
+    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
+    return frames, np.stack(rows)
+
+
+class Result(NamedTuple):
+    """A group's scores at a budget.
+
+    Attributes:
+        seeds: The seeds that have got there; all that were evaluated, if none has.
+        values: Their scores, [seeds].
+        frames: The last evaluation that all of them have within the budget.
+        short: The seeds that have not got there.
+    """
+
+    seeds: tuple[int, ...]
+    values: Array
+    frames: int
+    short: tuple[int, ...]
+
+
+def result(group: Group, kind: Kind, budget: int) -> Result | None:
+    """A group's final, best or mean score within a budget, at frames that its seeds share.
+
+    Args:
+        group: The runs.
+        kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
+        budget: In frames.
+
+    Returns:
+        None if there is no evaluation that the seeds share.
+
+    Raises:
+        ValueError: For an unknown kind.
+    """
+    checks.choice(kind, KINDS, "kind")
+    curves = {run.config.seed: curve(run) for run in group.runs}
+    curves = {seed: one for seed, one in curves.items() if len(one.frames)}
+    there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
+    used = there or curves
+    if not used:
+        return None
+    frames, scores = common(list(used.values()), budget)
+    if not len(frames):
+        return None
+    if kind == "final":
+        values = scores[:, -1]
+    else:
+        values = scores.max(axis=1) if kind == "best" else area(frames, scores)
+    short = tuple(seed for seed in group.seeds if seed not in there)
+    return Result(tuple(used), values, int(frames[-1]), short)
+
+
+def _curve(points: Mapping[int, float]) -> Curve:
+    frames = sorted(points)
+    return Curve(np.array(frames, dtype=np.int64), np.array([points[f] for f in frames], float))

@@ -1,0 +1,119 @@
+"""Real sweeps on Ray's own multi-node test cluster, on this machine."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from tests.sweep.grids import evaluations, small_grid
+
+from revbis.folders import open_storage
+from revbis.sweep import driver
+from revbis.sweep.driver import Place, Sweep
+
+pytest.importorskip("ray", reason="needs Ray: pip install 'revbis[sweep]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.env("gym", gl=False),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of Ray's own files and processes
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+FRAMES = {"frames": 6000, "eval_every": 1000}
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two nodes with one core each; the first is the head."""
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # for the task in tests.training
+    monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.second = made.add_node(num_cpus=1)
+    yield made
+    made.shutdown()
+
+
+def _configs(out):
+    return [replace(c, threads=1) for c in small_grid(settings=FRAMES).configs(out)]
+
+
+def _runner(cluster, place):
+    from revbis.sweep.ray import RayRunner, Request
+
+    return RayRunner(cluster.address, Request(1, 0, 200_000_000), place)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    from revbis.sweep.local import LocalRunner
+
+    out = tmp_path_factory.mktemp("undisturbed")
+    sweep = Sweep(_configs(out), Place(str(out)))
+    sweep.run(LocalRunner(2), lambda entries: None, lambda: False)
+    assert sweep.complete, [entry.text for entry in sweep.entries]
+    return evaluations(_configs(out))
+
+
+def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, undisturbed):
+    place = Place(str(tmp_path))
+    sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
+    killed = []
+
+    def kill_in_the_middle(entries):
+        frames = [entry.progress.get("frames", 0) for entry in entries]
+        if not killed and min(frames) > 300 and max(frames) < 5500:
+            killed.append(frames)
+            cluster.remove_node(cluster.second, allow_graceful=False)
+
+    sweep.run(runner, kill_in_the_middle, lambda: False)
+    assert killed, "both nodes had a run in the middle"
+    assert sweep.complete, [entry.text for entry in sweep.entries]
+    assert sorted(entry.attempts for entry in sweep.entries) == [1, 2]
+    assert not list(tmp_path.rglob("failures.json"))  # the node's fault, not the run's
+    assert evaluations(_configs(tmp_path)) == undisturbed
+
+
+def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undisturbed):
+    """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
+    url = f"file://{tmp_path}/shared"
+    place = Place(url)
+    configs = _configs(driver.Path())
+    sweep, runner = Sweep(configs, place), _runner(cluster, place)
+    killed = []
+
+    def kill_a_worker(entries):
+        for entry in entries:
+            claim = place.json(entry.name, "attempts/attempt-0001.json")
+            if not killed and claim and place.checkpoint(entry.name) >= 1000:
+                killed.append(entry.name)
+                os.kill(claim["process"], signal.SIGKILL)
+
+    sweep.run(runner, kill_a_worker, lambda: False)
+    assert killed and sweep.complete, [entry.text for entry in sweep.entries]
+    failures = place.json(killed[0], "failures.json")["failures"]
+    assert [failure["checkpoint"] >= 1000 for failure in failures] == [True]
+    there = [replace(config, out=tmp_path / "shared") for config in configs]
+    assert evaluations(there) == undisturbed
+    storage, root = open_storage(url)
+    assert not [path for path in storage.find(root) if path.endswith(".tmp")]
+
+
+def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
+    place = Place(str(tmp_path))
+    sweep = Sweep(_configs(tmp_path), place)
+    seen = []
+    sweep.run(
+        _runner(cluster, place),
+        lambda entries: seen.append(min(e.progress.get("frames", 0) for e in entries)),
+        lambda: bool(seen) and seen[-1] > 300,
+    )
+    assert not sweep.complete
+    checkpoints = [place.checkpoint(entry.name) for entry in sweep.entries]
+    assert all(frames % 100 for frames in checkpoints), checkpoints  # saved where they stood
+    again = Sweep(_configs(tmp_path), place)
+    again.run(_runner(cluster, place), lambda entries: None, lambda: False)
+    assert again.complete
+    assert evaluations(_configs(tmp_path)) == undisturbed
