@@ -53,3 +53,15 @@ def test_stalled(returns: list[float], raised: bool) -> None:
 def test_too_early_to_tell() -> None:
     assert stalled(FRAMES[:7], [1.0] * 7, 1000) is None
     assert stalled(FRAMES, [1.0] * 10, 1_000_000) is None
+
+
+def test_flags_that_alarms_name_exist():
+    import inspect
+    import re
+    from dataclasses import fields
+
+    from revbis.config import Config
+
+    named = set(re.findall(r"--([a-z][a-z-]+)", inspect.getsource(alarms)))
+    assert named
+    assert {name.replace("-", "_") for name in named} <= {field.name for field in fields(Config)}

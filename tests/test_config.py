@@ -1,14 +1,24 @@
 """Configs and presets: values, files, folders, differences."""
 
 import json
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from revbis.agents import AgentSettings
+from revbis.commands.train import parse
 from revbis.config import Config, changes
-from revbis.presets import CODE, OURS, PAPER, PRESETS, preset_config, preset_settings
+from revbis.presets import (
+    CODE,
+    OURS,
+    PAPER,
+    PRESETS,
+    command_line,
+    preset_config,
+    preset_settings,
+)
 
 TASKS = ("dmc:cheetah_run", "metaworld:hammer", "gym:CarRacing-v3", "my.module:make")
 
@@ -108,3 +118,18 @@ def test_unreadable_configs(tmp_path: Path) -> None:
     path.write_text(json.dumps(preset_config("cpu", "dmc:a").as_dict() | {"speed": 1}))
     with pytest.raises(ValueError, match="unknown settings speed"):
         Config.read(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"frames": 12, "strides": (1, 2, 2, 1), "out": Path("a folder"), "tensorboard": False},
+        {"normalisation": False, "beta": 0.2, "method": "mico-rev", "seed": 4, "threads": 1},
+    ],
+)
+def test_the_command_of_a_run_gives_the_same_run(settings):
+    config = replace(preset_config("cpu", "dmc:cartpole_balance"), **settings)
+    words = shlex.split(command_line(config))
+    assert words[:2] == ["revbis", "train"]
+    assert parse(words[2:], "revbis train").args == (config,)

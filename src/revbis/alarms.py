@@ -60,7 +60,7 @@ def collapsed_embedding(metrics: Mapping[str, float]) -> Alarm | None:
     return Alarm(
         "collapsed_embedding",
         f"the objective's embeddings have an effective rank of {rank:.2f}: nearly one line; "
-        "try a smaller --objective-weight, a simsr method, or --no-normalisation for a mico one",
+        "try a smaller --objective-weight, a simsr method, or --normalisation False for a mico one",
     )
 
 

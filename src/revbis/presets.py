@@ -117,7 +117,7 @@ def command_line(config: Config) -> str:
         if name in ("task", "method", "preset", "seed") or value == usual[name]:
             continue
         flag = name.replace("_", "-")
-        if isinstance(value, bool):
+        if isinstance(usual[name], bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             words += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]

@@ -1,0 +1,71 @@
+"""The paper's artefacts from run folders, and from a sweep that makes them."""
+
+from pathlib import Path
+
+import pytest
+from tests.analysis.runs import write_run
+from tests.commands import fails
+from tests.sweep.grids import small_grid
+
+from revbis.cli import main
+from revbis.sweep import grid
+
+FIGURES = ("figure-dmc", "figure-metaworld", "figure-ablation", "figure-c")
+
+
+def _reproduce(*words: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", *words])
+    assert stop.value.code == 0
+
+
+def _fake_runs(name: str, out: Path) -> None:
+    for number, config in enumerate(grid.read_grid(name).configs(out)):
+        scores = [0.1, 0.2, 0.5 + 0.01 * number]
+        scale = 1 if config.task.startswith("metaworld") else 100
+        write_run(
+            out,
+            [scale * score for score in scores],
+            task=config.task,
+            method=config.method,
+            seed=config.seed,
+            preset=config.preset,
+            c={1: 0.5, 5: 0.6, 10: 0.7} if config.method.endswith("-rev") else None,
+        )
+
+
+def test_a_table_from_runs_that_are_there(tmp_path, capsys):
+    _fake_runs("table1-cpu", tmp_path)
+    _reproduce("table1", "--no-sweep", "--out", str(tmp_path))
+    printed = capsys.readouterr().out
+    assert "simsr-rev (measured)" in printed and "(reported)" in printed
+    names = sorted(path.name for path in (tmp_path / "reproduced").iterdir())
+    assert names == ["table1-cpu.csv", "table1-cpu.md", "table1-cpu.tex"]
+    assert (tmp_path / "reproduced" / "table1-cpu.md").read_text() in printed
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_from_runs_that_are_there(name, tmp_path, capsys):
+    grids = {"figure-dmc": "table1", "figure-c": "c-curves"}
+    _fake_runs(f"{grids.get(name, name.removeprefix('figure-'))}-cpu", tmp_path)
+    _reproduce(name, "--no-sweep", "--out", str(tmp_path))
+    kinds = {path.suffix for path in (tmp_path / "reproduced").glob(f"{name}-cpu.*")}
+    assert kinds == {".png", ".svg", ".pdf"}
+
+
+def test_missing_runs_are_told(tmp_path, capsys, caplog):
+    assert "leave out --no-sweep" in fails(
+        capsys, "reproduce", "table1", "--no-sweep", "--out", str(tmp_path)
+    )
+    write_run(tmp_path, [1.0, 2.0], task="dmc:cartpole_balance", method="simsr")
+    _reproduce("table1", "--no-sweep", "--out", str(tmp_path))
+    assert "29 of 30 runs are missing" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.env("gym", gl=False)
+def test_missing_runs_are_made(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(grid, "read_grid", lambda name: small_grid(methods=["simsr-rev"]))
+    _reproduce("figure-c", "--out", str(tmp_path))
+    assert "1 finished" in capsys.readouterr().out
+    assert (tmp_path / "reproduced" / "figure-c-cpu.png").stat().st_size > 5000
