@@ -1,8 +1,14 @@
 """Alarms: what raises them, what does not, and that each names a flag."""
 
+import inspect
+import re
+from dataclasses import fields
+
 import pytest
 
+from revbis import alarms
 from revbis.alarms import collapsed_embedding, exploding_critic, non_finite, stalled
+from revbis.config import Config
 
 
 def test_non_finite() -> None:
@@ -56,12 +62,6 @@ def test_too_early_to_tell() -> None:
 
 
 def test_flags_that_alarms_name_exist():
-    import inspect
-    import re
-    from dataclasses import fields
-
-    from revbis.config import Config
-
     named = set(re.findall(r"--([a-z][a-z-]+)", inspect.getsource(alarms)))
     assert named
     assert {name.replace("-", "_") for name in named} <= {field.name for field in fields(Config)}
