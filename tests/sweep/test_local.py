@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import filelock
 import pytest
@@ -43,15 +44,29 @@ def _words(out, *more, methods=("drqv2", "simsr-rev")):
     return ["sweep", *grid, "--set", *settings, "--out", str(out), *more]
 
 
-@contextmanager
-def _started(out, *more):
-    words = [sys.executable, "-m", "revbis", *_words(out, *more)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+class _Driver:
+    """A sweep in a process of its own; what it says goes to a file."""
+
+    def __init__(self, out, *more):
+        self._file = tempfile.TemporaryFile("w+")
+        words = [sys.executable, "-m", "revbis", *_words(out, *more)]
+        self.process = subprocess.Popen(words, stdout=self._file, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self._file.close()
+
+    def ends(self, code):
+        """Waits for the end; returns what was said."""
+        found = self.process.wait()
+        self._file.seek(0)
+        said = self._file.read()
+        assert found == code, said
+        return said
 
 
 def _wait(condition, seconds=120):
@@ -73,42 +88,36 @@ def _configs(out):
     return small_grid().configs(out)
 
 
-def test_a_sweep_equals_its_runs_made_alone_and_is_idempotent(tmp_path, alone, capsys):
-    with _started(tmp_path) as process:
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
+def test_a_sweep_equals_its_runs_made_alone_and_is_idempotent(tmp_path, alone):
+    with _Driver(tmp_path) as sweep:
+        said = sweep.ends(0)
     assert evaluations(_configs(tmp_path)) == alone
-    assert "2 finished" in said and "waiting" not in said.splitlines()[-5]
+    assert "2 finished" in said
     before = _claims(tmp_path)
-    with _started(tmp_path) as process:
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
+    with _Driver(tmp_path) as sweep:
+        sweep.ends(0)
     assert _claims(tmp_path) == before == 2
 
 
 def test_a_sweep_that_is_stopped_saves_and_goes_on(tmp_path, alone):
-    with _started(tmp_path) as process:
+    with _Driver(tmp_path) as sweep:
         _wait(lambda: _checkpoints(tmp_path) >= 2)
-        process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM, said
+        sweep.process.send_signal(signal.SIGTERM)
+        said = sweep.ends(128 + signal.SIGTERM)
     assert "repeat the command to go on" in said
     assert not list(tmp_path.rglob("failures.json"))
-    with _started(tmp_path) as process:
-        assert process.wait() == 0
+    with _Driver(tmp_path) as sweep:
+        sweep.ends(0)
     assert evaluations(_configs(tmp_path)) == alone
 
 
 def test_killed_drivers_and_killed_runs_lose_nothing(tmp_path, alone):
-    with _started(tmp_path) as process:
+    with _Driver(tmp_path):
         _wait(lambda: _checkpoints(tmp_path) >= 2)
-        process.kill()
-    with _started(tmp_path) as process:
+    with _Driver(tmp_path) as sweep:
         _wait(lambda: _claims(tmp_path) >= 3)
-        children = _children(process.pid)
-        assert children
-        os.kill(children[0], signal.SIGKILL)
-        assert process.wait() == 0
+        os.kill(_children(sweep.process.pid)[0], signal.SIGKILL)
+        sweep.ends(0)
     assert evaluations(_configs(tmp_path)) == alone
 
 
@@ -168,6 +177,8 @@ def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone):
         (["sweep", "table1-cpu", "--address", "auto"], "--address is for --on ray"),
         (["sweep", "table1-cpu", "--workers", "0"], "--workers"),
         (["sweep", "table1-cpu", "--set", "framse=3"], "framse"),
+        (["sweep", "table1-cpu", "--tasks", "dmc:walker_rum"], "did you mean dmc:walker_run"),
+        (["sweep", "table1-cpu", "--tasks", "walker_run"], "a task must be"),
         (["sweep", "table1-cpu", "--workers", "4000"], "use fewer --workers"),
     ],
 )
@@ -178,9 +189,8 @@ def test_mistakes_are_told_before_anything_runs(words, message, capsys, tmp_path
 
 
 def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path):
-    with _started(tmp_path, "--dry-run") as process:
-        said, _ = process.communicate()
-    assert process.returncode == 0, said
+    with _Driver(tmp_path, "--dry-run") as sweep:
+        said = sweep.ends(0)
     assert "cpu/tests.training-Walk/drqv2/seed-1" in said
     assert "frames/s a run, measured just now" in said and " of disk in all" in said
     assert "at once: about" in said
@@ -188,7 +198,5 @@ def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path):
 
 
 def _children(process):
-    from pathlib import Path
-
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [int(child) for child in found]

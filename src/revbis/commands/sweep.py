@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -109,6 +110,7 @@ def run_grid(
     import filelock
     from rich.console import Console
 
+    from revbis.envs import check_task
     from revbis.sweep.board import table
     from revbis.sweep.driver import Place, Sweep, lock_path
 
@@ -116,6 +118,9 @@ def run_grid(
         raise ValueError(f"--out {out} is for --on ray; local runs need a path")
     if where.on == "local" and where.address is not None:
         raise ValueError("--address is for --on ray")
+    for task in grid.tasks:
+        with suppress(*([ModuleNotFoundError] if where.on == "ray" else [])):  # nodes may have it
+            check_task(task)
     base = Path() if "://" in out else Path(out).resolve()
     configs = [replace(config, threads=where.threads) for config in grid.configs(base)]
     place = Place(out)

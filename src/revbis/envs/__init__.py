@@ -106,12 +106,30 @@ def task_names(suite: str) -> list[str]:
     return [f"{suite}:{name}" for name in names()]
 
 
+def check_task(task: str) -> None:
+    """Refuses a name that no task can have, without making the task.
+
+    Raises:
+        ValueError: For a task that dmc or metaworld has not, with the nearest names, or one that
+            is not written as tasks are.
+        ModuleNotFoundError: Where the suite is not installed, with the line that installs it.
+    """
+    suite, _, name = task.partition(":")
+    if not (suite and name):
+        raise ValueError(f"a task must be {_FORMS}, got {task!r}{_suggestion(task)}")
+    if suite in ("dmc", "metaworld") and task not in (names := task_names(suite)):
+        near = get_close_matches(task, names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"there is no task {task!r} among the {len(names)} of {suite}{hint}")
+
+
 def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
     suite, _, name = task.partition(":")
     if suite in ("dmc", "metaworld"):
         with nullcontext() if size else suppress(RenderingError):
             choose_backend()  # before anything imports MuJoCo
-        _check_name(task, suite)
+    check_task(task)
+    if suite in ("dmc", "metaworld"):
         if suite == "dmc":
             from revbis.envs.dmc import DmcSimulation
 
@@ -119,8 +137,6 @@ def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Sim
         from revbis.envs.metaworld import MetaworldSimulation
 
         return MetaworldSimulation(name, size=size, quality=quality)
-    if not (suite and name):
-        raise ValueError(f"a task must be {_FORMS}, got {task!r}{_suggestion(task)}")
     if size and (quality != "full" or distracted):
         wanted = "distractors are" if distracted else 'quality="fast" is'
         raise ValueError(f"{task} draws its own pictures: {wanted} for dmc: and metaworld: tasks")
@@ -130,14 +146,6 @@ def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Sim
 
     env = gymnasium.make_registered(name) if suite == "gym" else gymnasium.make_custom(task)
     return gymnasium.GymSimulation(env, task, size=size)
-
-
-def _check_name(task: str, suite: str) -> None:
-    names = task_names(suite)
-    if task not in names:
-        near = get_close_matches(task, names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"there is no task {task!r} among the {len(names)} of {suite}{hint}")
 
 
 def _suggestion(task: str) -> str:
@@ -153,4 +161,4 @@ def _suggestion(task: str) -> str:
     return f"; did you mean {full[0]}?" if full else ""
 
 
-__all__ = ["QUALITIES", "SUITES", "Quality", "make_env", "task_names"]
+__all__ = ["QUALITIES", "SUITES", "Quality", "check_task", "make_env", "task_names"]
