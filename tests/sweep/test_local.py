@@ -48,7 +48,7 @@ class _Driver:
     """A sweep in a process of its own; what it says goes to a file."""
 
     def __init__(self, out, *more):
-        self._file = tempfile.TemporaryFile("w+")
+        self._file = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in __exit__)
         words = [sys.executable, "-m", "revbis", *_words(out, *more)]
         self.process = subprocess.Popen(words, stdout=self._file, stderr=subprocess.STDOUT)
 
