@@ -1,13 +1,14 @@
 """Resident memory of a training run over 20,000 agent steps, once its replay buffer is full."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from revbis import runtime
 
-STEPS, FULL = 22_000, 2_000
+STEPS, FULL, LIMIT = 22_000, 2_000, 0.05
 
 
 def main() -> None:
@@ -44,6 +45,7 @@ def main() -> None:
     start, end = seen[FULL], seen[STEPS]
     growth = {"start_mb": start / 1e6, "end_mb": end / 1e6, "growth": end / start - 1}
     print(json.dumps({"steps": STEPS - FULL, **growth, "most_mb": max(seen.values()) / 1e6}))
+    sys.exit(growth["growth"] > LIMIT)
 
 
 if __name__ == "__main__":

@@ -215,6 +215,15 @@ def test_a_folder_that_is_no_run(
     assert "is no run" in fails(capsys, name, str(tmp_path))
 
 
+@pytest.mark.slow
+def test_bench_sharing(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--preset", "cpu", "--batch", "4", "--pixels", "24", "--repeats", "1"]
+    main(["bench", "sharing", *words])
+    told = json.loads(capsys.readouterr().out)
+    assert told["kept"] == pytest.approx(told["alone"] / told["beside"])
+    assert told["method"] == "mico-rev" and told["batch"] == 4
+
+
 def test_bench_update_and_train(capsys: pytest.CaptureFixture[str]) -> None:
     main(
         ["bench", "update", "--preset", "cpu", "--batch", "8", "--pixels", "24", "--repeats", "2"]
