@@ -136,7 +136,7 @@ def run_grid(
     except filelock.Timeout:
         raise ValueError(f"another sweep is driving {out}; wait for it or end it first") from None
     Console(width=None if sys.stdout.isatty() else 140).print(table(sweep.entries, out))
-    return _say_end(sweep, caught)
+    return _say_end(sweep, out, caught)
 
 
 def _drive(sweep: Sweep, place: Place, where: Where) -> list[int]:
@@ -150,13 +150,13 @@ def _drive(sweep: Sweep, place: Place, where: Where) -> list[int]:
     return caught
 
 
-def _say_end(sweep: Sweep, caught: list[int]) -> int:
+def _say_end(sweep: Sweep, out: str, caught: list[int]) -> int:
     if caught:
         print("stopped; repeat the command to go on")
         return 128 + caught[0]
     failed = [entry for entry in sweep.entries if entry.state == "failed"]
     for entry in failed:
-        print(f"{entry.name} failed: {entry.text} (its log is in {entry.name}/attempts)")
+        print(f"{entry.name} failed; the logs are in {out}/{entry.name}/attempts")
     if failed:
         print("--retry-failed tries them again")
     return 0 if sweep.complete else 1
