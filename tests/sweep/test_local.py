@@ -38,9 +38,9 @@ def _hasty(monkeypatch):
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.0)
 
 
-def _words(out, *more, methods=("drqv2", "simsr-rev")):
+def _words(out, *more):
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    grid = ["--tasks", "tests.training:Walk", "--methods", *methods, "--seeds", "1"]
+    grid = ["--tasks", "tests.training:Walk", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
     return ["sweep", *grid, "--set", *settings, "--out", str(out), *more]
 
 
@@ -99,23 +99,18 @@ def test_a_sweep_equals_its_runs_made_alone_and_is_idempotent(tmp_path, alone):
     assert _claims(tmp_path) == before == 2
 
 
-def test_a_sweep_that_is_stopped_saves_and_goes_on(tmp_path, alone):
+def test_stopped_and_killed_sweeps_and_killed_runs_lose_nothing(tmp_path, alone):
     with _Driver(tmp_path) as sweep:
         _wait(lambda: _checkpoints(tmp_path) >= 2)
         sweep.process.send_signal(signal.SIGTERM)
         said = sweep.ends(128 + signal.SIGTERM)
     assert "repeat the command to go on" in said
-    assert not list(tmp_path.rglob("failures.json"))
-    with _Driver(tmp_path) as sweep:
-        sweep.ends(0)
-    assert evaluations(_configs(tmp_path)) == alone
-
-
-def test_killed_drivers_and_killed_runs_lose_nothing(tmp_path, alone):
-    with _Driver(tmp_path):
-        _wait(lambda: _checkpoints(tmp_path) >= 2)
-    with _Driver(tmp_path) as sweep:
+    with _Driver(tmp_path):  # killed on leaving; its runs notice, save and end
         _wait(lambda: _claims(tmp_path) >= 3)
+    assert not list(tmp_path.rglob("failures.json"))
+    before = _claims(tmp_path)
+    with _Driver(tmp_path) as sweep:
+        _wait(lambda: _claims(tmp_path) > before)
         os.kill(_children(sweep.process.pid)[0], signal.SIGKILL)
         sweep.ends(0)
     assert evaluations(_configs(tmp_path)) == alone

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-LONGER = {"frames": 4000, "eval_every": 1000}  # so that there is a middle to be killed in
+LONGER = {"frames": 3000, "eval_every": 1000}  # so that there is a middle to be killed in
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
     place = Place(url)
-    configs = _configs(driver.Path())
+    configs = _configs(driver.Path())[:1]
     sweep, runner = Sweep(configs, place), _runner(cluster, place)
     killed = []
 
@@ -95,12 +95,13 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
     failures = place.json(killed[0], "failures.json")["failures"]
     assert [failure["checkpoint"] > 0 for failure in failures] == [True]
     there = [replace(config, out=tmp_path / "shared") for config in configs]
-    assert evaluations(there) == undisturbed
+    assert evaluations(there).items() <= undisturbed.items()
 
 
 def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
     place = Place(str(tmp_path))
-    sweep = Sweep(_configs(tmp_path), place)
+    configs = _configs(tmp_path)[1:]
+    sweep = Sweep(configs, place)
     seen = []
 
     def look(entries):
@@ -113,7 +114,7 @@ def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
     assert seen and not sweep.complete
     saved = [place.checkpoint(entry.name) for entry in sweep.entries]
     assert all(after >= before for after, before in zip(saved, seen, strict=True)), (saved, seen)
-    again = Sweep(_configs(tmp_path), place)
+    again = Sweep(configs, place)
     again.run(_runner(cluster, place), lambda entries: None, lambda: False)
     assert again.complete
-    assert evaluations(_configs(tmp_path)) == undisturbed
+    assert evaluations(configs).items() <= undisturbed.items()
