@@ -8,13 +8,13 @@ from revbis.sweep.grid import Grid, grid_from
 
 SETTINGS: dict[str, Any] = {
     "observation": "state",
-    "frames": 2000,
-    "eval_every": 500,
+    "frames": 1200,
+    "eval_every": 400,
     "eval_episodes": 1,
     "checkpoint_every": 100,
     "log_every": 100,
     "action_repeat": 1,
-    "update_every": 2,
+    "update_every": 4,
     "batch_size": 8,
     "hidden": 16,
     "explore_steps": 10,
