@@ -91,7 +91,7 @@ def test_a_machine_on_which_all_works(answers, capsys) -> None:
         "500 GB free in /runs",
         f"{sys.version_info.major}.{sys.version_info.minor}.",
         "needs a screen (DISPLAY); not needed for training",
-        'to have it: pip install "ray[default]',
+        'to have it: pip install "ray>=2.50',
     ):
         assert words in text
     states = {each.state for rows in doctor.examine().rows().values() for each in rows}
