@@ -80,6 +80,7 @@ _CPU: dict[str, Setting] = _PAPER | {
     "coefficient_learning_rate": Setting(3e-4, OURS),
     "noise_steps": Setting(5000, OURS),
     "explore_steps": Setting(500, OURS),
+    "threads": Setting(1, OURS),  # networks this small only wait for each other with more
 }
 _CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
 
