@@ -14,8 +14,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test lint format bench clean gl browser
 
 demo: gl $(STAMP)
-	$(BIN)/revbis train --task dmc:cartpole_balance --method simsr-rev --preset cpu --out demo
-	$(BIN)/revbis report demo/cpu/dmc-cartpole_balance/simsr-rev/seed-1 --out demo/page
+	$(BIN)/revbis train --task dmc:cartpole_balance --method simsr-rev --preset cpu --seed 2 --frames 40000 --out demo
+	$(BIN)/revbis report demo/cpu/dmc-cartpole_balance/simsr-rev/seed-2 --out demo/page
 
 test: gl browser $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
