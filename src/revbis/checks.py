@@ -51,11 +51,21 @@ def whole(value: int, name: str, least: int) -> int:
 def choice(value: str, options: Iterable[str], name: str) -> str:
     """One of the named options; a typo is answered with the nearest name."""
     names = list(options)
-    if value in names:
+    if isinstance(value, str) and value in names:
         return value
-    near = get_close_matches(str(value), names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}{hint}")
+    raise ValueError(not_a_choice(value, names, name))
+
+
+def not_a_choice(value: Any, options: Iterable[str], name: str) -> str:
+    """The message for a value that is none of the options."""
+    names = list(options)
+    return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
+
+
+def nearest(value: Any, names: Iterable[str]) -> str:
+    """A question with the nearest name, for the end of a message; empty if none is near."""
+    near = get_close_matches(str(value), list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:

@@ -106,7 +106,7 @@ def preset_settings(name: str, task: str) -> dict[str, Setting]:
 def preset_config(name: str, task: str) -> Config:
     """The config of a preset for a task, with seed 1 and drqv2."""
     values = {key: setting.value for key, setting in preset_settings(name, task).items()}
-    return Config(task=task, preset=name, **values)
+    return Config.from_dict({"task": task, "preset": name, **values})
 
 
 def command_line(config: Config) -> str:

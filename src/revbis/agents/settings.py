@@ -5,24 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from revbis import checks
-from revbis.objectives import OBJECTIVES
-
-METHODS = ("drqv2", *OBJECTIVES)
-_ABOVE_ZERO = (
-    "learning_rate",
-    "objective_learning_rate",
-    "coefficient_learning_rate",
-    "noise_clip",
-)
-_COUNTS = ("feature_dim", "latent_dim", "hidden", "channels", "noise_steps")
-_CHOICES = {
-    "method": METHODS,
-    "mode": ("joint", "alternating"),
-    "transition": ("n_step", "one_step"),
-    "objective_loss": ("huber", "squared"),
-    "pairing": ("all", "permuted"),
-}
+from revbis import checks, schema
+from revbis.methods import METHODS
+from revbis.schema import Above, AboveOrZero, Count, CountOrZero, Few, Share, Size, Stride
 
 
 @dataclass(frozen=True)
@@ -37,35 +22,35 @@ class AgentSettings:
     """drqv2 alone, or with an objective by name: mico, simsr, mico-rev, simsr-rev, ..."""
     mode: Literal["joint", "alternating"] = "alternating"
     """joint adds the objective to the critic's loss; alternating gives it its own encoder pass."""
-    feature_dim: int = 50
+    feature_dim: Size = 50
     """Width of the actor's and the critic's trunk."""
-    latent_dim: int = 50
+    latent_dim: Size = 50
     """Width of the objective's embeddings."""
-    hidden: int = 1024
+    hidden: Size = 1024
     """Width of hidden layers."""
-    channels: int = 32
+    channels: Few = 32
     """Channels of each convolution."""
-    strides: tuple[int, int, int, int] = (2, 1, 1, 1)
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 1, 1, 1)
     """Strides of the four convolutions."""
-    learning_rate: float = 1e-4
+    learning_rate: Above = 1e-4
     """Adam's, for encoder, critic and actor."""
-    objective_learning_rate: float = 1e-4
+    objective_learning_rate: Above = 1e-4
     """Adam's, for the objective's projection and heads; alternating: also for its encoder steps."""
-    coefficient_learning_rate: float = 1e-4
+    coefficient_learning_rate: Above = 1e-4
     """Adam's, for the coefficient c."""
-    objective_weight: float = 1.0
+    objective_weight: AboveOrZero = 1.0
     """Weight of the objective beside the critic's loss, in joint mode."""
-    target_rate: float = 0.01
+    target_rate: Share = 0.01
     """Share of the critic that enters its target at each update."""
-    noise_clip: float = 0.3
+    noise_clip: Above = 0.3
     """Largest noise in target actions and in the actor's loss."""
-    noise_start: float = 1.0
+    noise_start: AboveOrZero = 1.0
     """Standard deviation of the exploration noise at the start."""
-    noise_end: float = 0.1
+    noise_end: AboveOrZero = 0.1
     """Standard deviation of the exploration noise at the end."""
-    noise_steps: int = 2_000_000
+    noise_steps: Count = 2_000_000
     """Agent steps from start to end of the exploration noise."""
-    explore_steps: int = 2000
+    explore_steps: CountOrZero = 2000
     """Agent steps of uniformly random actions at the start."""
     transition: Literal["n_step", "one_step"] = "n_step"
     """Which transition the objective sees; the critic always sees the n-step one."""
@@ -75,9 +60,9 @@ class AgentSettings:
     """Scale embeddings to length 1; None for the objective's own choice."""
     pairing: Literal["all", "permuted"] | None = None
     """Compare all pairs of a batch or one partner each; None for the objective's own."""
-    beta: float | None = None
+    beta: Above | None = None
     """Weight of the angle in MICo's distance; None for 0.1."""
-    objective_hidden: int | None = None
+    objective_hidden: Size | None = None
     """Width of the objective's hidden layer; None for the objective's own."""
     compile: bool = False
     """Use torch.compile on the networks."""
@@ -85,24 +70,10 @@ class AgentSettings:
     """Compute networks in bfloat16 where that is safe; on GPUs only."""
 
     def __post_init__(self) -> None:
-        for name, options in _CHOICES.items():
-            if getattr(self, name) is not None:
-                checks.choice(getattr(self, name), options, name)
-        for name in _ABOVE_ZERO:
-            checks.positive(getattr(self, name), name)
-        for name in _COUNTS:
-            checks.whole(getattr(self, name), name, 1)
-        checks.whole(self.explore_steps, "explore_steps", 0)
-        if len(self.strides) != 4:
-            raise ValueError(f"strides must be four whole numbers, got {self.strides}")
-        for stride in self.strides:
-            checks.whole(stride, "strides", 1)
-        for name in ("objective_weight", "noise_start", "noise_end"):
-            if not 0 <= checks.number(getattr(self, name), name) < float("inf"):
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name):g}")
-        if not 0 < checks.number(self.target_rate, "target_rate") <= 1:
-            raise ValueError(f"target_rate must be in (0, 1], got {self.target_rate:g}")
-        self._check_options()
+        schema.settle(self)
+        checks.choice(self.method, METHODS, "method")
+        if self.beta is not None and "mico" not in self.method:
+            raise ValueError(f"beta belongs to MICo's distance, which {self.method} does not have")
 
     @property
     def has_objective(self) -> bool:
@@ -120,11 +91,3 @@ class AgentSettings:
             "hidden": self.objective_hidden,
         }
         return {name: value for name, value in options.items() if value is not None}
-
-    def _check_options(self) -> None:
-        if self.beta is not None:
-            checks.positive(self.beta, "beta")
-            if "mico" not in self.method:
-                raise ValueError(f"beta belongs to MICo's distance, which {self.method} has not")
-        if self.objective_hidden is not None:
-            checks.whole(self.objective_hidden, "objective_hidden", 1)

@@ -101,8 +101,8 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
-    from revbis.agents.settings import METHODS
     from revbis.envs import task_names
+    from revbis.methods import METHODS
     from revbis.presets import PRESETS
 
     print("presets:")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from revbis import checks
-from revbis.objectives.bisimulation import BisimulationObjective, Design
+from revbis.methods import DESIGNS, OBJECTIVES, Design
+from revbis.objectives.bisimulation import BisimulationObjective
 from revbis.objectives.coefficient import AdaptiveCoefficient
 from revbis.objectives.dbc import DBCObjective
 from revbis.objectives.distances import l1_distance, mico_distance, normalise, simsr_distance
@@ -26,18 +27,6 @@ from revbis.objectives.targets import (
 
 Objective = BisimulationObjective | DBCObjective
 
-DESIGNS = {
-    "mico": Design("mico", state_action=False, adaptive=False),
-    "simsr": Design("simsr", state_action=False, adaptive=False),
-    "mico-rev": Design("mico", state_action=True, adaptive=True),
-    "simsr-rev": Design("simsr", state_action=True, adaptive=True),
-    "mico-rev-no-c": Design("mico", state_action=True, adaptive=False),
-    "simsr-rev-no-c": Design("simsr", state_action=True, adaptive=False),
-    "mico-rev-no-sa": Design("mico", state_action=False, adaptive=True),
-    "simsr-rev-no-sa": Design("simsr", state_action=False, adaptive=True),
-    "mico-rev-released": Design("mico", state_action=True, adaptive=True, released=True),
-}
-OBJECTIVES = (*DESIGNS, "dbc")
 _CHOICES = {"loss": ("huber", "squared"), "pairing": ("all", "permuted")}
 
 

@@ -7,12 +7,12 @@ only its heads; the encoder φ stays with the agent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from revbis.methods import Design
 from revbis.objectives.coefficient import AdaptiveCoefficient
 from revbis.objectives.distances import mico_distance, normalise, simsr_distance
 from revbis.objectives.inputs import (
@@ -26,24 +26,6 @@ from revbis.objectives.targets import mean_reward_gap, pair_discount, reward_gap
 
 Loss = Literal["huber", "squared"]
 Pairing = Literal["all", "permuted"]
-
-
-@dataclass(frozen=True)
-class Design:
-    """One point of the grid.
-
-    Attributes:
-        distance: "mico" or "simsr".
-        state_action: Whether ψ embeds state-action pairs; without it states are compared.
-        adaptive: Weights (1−c, c) with c learned; else (1, γ).
-        released: What the authors' released code does: no gradient through the second member of a
-            pair, and the batch's mean reward gap for every pair.
-    """
-
-    distance: Literal["mico", "simsr"]
-    state_action: bool
-    adaptive: bool
-    released: bool = False
 
 
 class StateActionEncoder(nn.Module):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from revbis import checks
-from revbis.agents.settings import METHODS
+from revbis import checks, schema
 from revbis.config import Config
-from revbis.presets import PRESETS, preset_config
+from revbis.methods import METHODS
+from revbis.presets import preset_config
+from revbis.schema import Seed, Text
 
+_MOST_RUNS = 100_000
+_FOLDER = re.compile(r"[\w=+,-][\w=+,. -]{0,99}")
 # What the grid itself decides, or the sweep.
 _GIVEN = ("task", "method", "seed", "preset", "out", "threads")
 
@@ -35,15 +39,15 @@ class Grid:
         ValueError: For anything that cannot be run, before anything is.
     """
 
-    tasks: tuple[str, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...] = (1, 2, 3)
-    preset: str = "cpu"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: tuple[Text, ...]
+    methods: tuple[Text, ...]
+    seeds: tuple[Seed, ...] = (1, 2, 3)
+    preset: Literal["paper", "cpu"] = "cpu"
+    settings: dict[str, Any] = field(default_factory=dict)
+    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checks.choice(self.preset, PRESETS, "preset")
+        schema.settle(self)
         for name in ("tasks", "methods", "seeds"):
             values = getattr(self, name)
             if not values:
@@ -55,9 +59,12 @@ class Grid:
             checks.choice(method, METHODS, "methods")
         _check_settings("settings", self.settings)
         for name, settings in self.overrides.items():
-            if not name or "/" in name or name.startswith("."):
-                raise ValueError(f"overrides: {name!r} cannot be the name of a folder")
+            if not _FOLDER.fullmatch(name):
+                raise ValueError(f"overrides: {name!r:.80} cannot be the name of a folder")
             _check_settings(f"overrides, {name}", settings)
+        runs = len(self.tasks) * len(self.methods) * len(self.seeds) * max(len(self.overrides), 1)
+        if runs > _MOST_RUNS:
+            raise ValueError(f"the grid has {runs:,} runs; at most {_MOST_RUNS:,} are allowed")
 
     def configs(self, out: Path) -> list[Config]:
         """Every run, seed by seed, so that a sweep cut short has whole rows."""
@@ -72,13 +79,11 @@ class Grid:
     def _config(
         self, out: Path, seed: int, task: str, method: str, override: Mapping[str, Any]
     ) -> Config:
-        values = {**self.settings, **override}
-        if "strides" in values:
-            values["strides"] = tuple(values["strides"])
         start = preset_config(self.preset, task)
+        settings = {**self.settings, **override}
         try:
-            return replace(start, seed=seed, method=method, out=out, **values)
-        except TypeError as problem:
+            return replace(start, seed=seed, method=method, out=out, **settings)
+        except ValueError as problem:
             raise ValueError(f"settings of {task}, {method}: {problem}") from None
 
 
@@ -88,22 +93,18 @@ def read_grid(name: str) -> Grid:
     Raises:
         ValueError: If it is neither, or not a grid.
     """
-    import yaml
-
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.exists():
         try:
             text = path.read_text()
         except OSError as problem:
             raise ValueError(f"{path} cannot be read: {problem.strerror}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not text") from None
     else:
         checks.choice(name, shipped_grids(), "the grid")
         text = (files("revbis.sweep") / "grids" / f"{name}.yaml").read_text()
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise ValueError(f"{name} is not YAML: {' '.join(str(problem).split())}") from None
-    return grid_from(values, name)
+    return grid_from(_load_yaml(text, name), name)
 
 
 def grid_from(values: Any, name: str = "the grid") -> Grid:
@@ -115,22 +116,37 @@ def grid_from(values: Any, name: str = "the grid") -> Grid:
     known = [each.name for each in fields(Grid)]
     if not isinstance(values, dict):
         raise ValueError(f"{name} must be a mapping with {', '.join(known)}")
-    unknown = sorted(str(key) for key in set(values) - set(known))
-    if unknown:
-        raise ValueError(f"{name}: unknown {', '.join(unknown)}; there is: {', '.join(known)}")
+    schema.check_keys(values, known, name)
     for needed in ("tasks", "methods"):
         if needed not in values:
             raise ValueError(f"{name} has no {needed}")
+        if values[needed] is None:
+            raise ValueError(f"{name}: {needed} is empty: a grid needs at least one")
     values = {key: value for key, value in values.items() if value is not None}
-    for key in ("tasks", "methods", "seeds"):
-        if key in values:
-            values[key] = _listed(values[key], f"{name}: {key}")
-    for key in ("settings", "overrides"):
-        if not isinstance(values.get(key, {}), dict):
-            raise ValueError(f"{name}: {key} must be a mapping")
-    for seed in values.get("seeds", ()):
-        checks.whole(seed, f"{name}: seeds", 0)
-    return Grid(**values)
+    for key in ("tasks", "methods", "seeds"):  # a single one is a list of itself
+        if key in values and not isinstance(values[key], (list, tuple)):
+            values[key] = [values[key]]
+    overrides = values.get("overrides")
+    if isinstance(overrides, dict):  # YAML takes a folder named 0.1 for a number
+        values["overrides"] = {
+            str(key): {} if each is None else each for key, each in overrides.items()
+        }
+    try:
+        return Grid(**values)
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from None
+
+
+def _load_yaml(text: str, name: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError(f"{name} is nested too deeply") from None
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as problem:
+        # the last three are PyYAML's own for tags such as !!timestamp with a value that is none
+        raise ValueError(f"{name} is not YAML: {' '.join(str(problem).split())}") from None
 
 
 def shipped_grids() -> list[str]:
@@ -145,43 +161,22 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
     Raises:
         ValueError: For a word without `=`, or an unknown setting.
     """
-    import yaml
-
     settings = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise ValueError(f"--set wants NAME=VALUE, got {word!r}")
-        settings[name.strip().replace("-", "_")] = _plain(yaml.safe_load(value))
+            raise ValueError(f"--set wants NAME=VALUE, got {word!r:.80}")
+        settings[name.strip().replace("-", "_")] = _load_yaml(value, f"--set {name}")
     _check_settings("--set", settings)
     return settings
 
 
 def _check_settings(where: str, settings: Any) -> None:
-    if not isinstance(settings, Mapping):
-        raise ValueError(f"{where} must be a mapping of settings")
     known = {each.name for each in fields(Config)} - set(_GIVEN)
-    unknown = sorted(str(name) for name in set(settings) - known)
-    if unknown:
+    try:
+        schema.check_keys(settings, known, where)
+    except ValueError as problem:
         raise ValueError(
-            f"{where}: unknown {', '.join(unknown)}; revbis train --help lists the settings "
-            f"({', '.join(_GIVEN)} are given elsewhere)"
-        )
-
-
-def _listed(value: Any, name: str) -> tuple[Any, ...]:
-    """A list of plain values; a single one is a list of itself."""
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, (str, int)) for each in values):
-        raise ValueError(f"{name} must be a list of names or numbers, got {value}")
-    return tuple(values)
-
-
-def _plain(value: Any) -> Any:
-    """YAML takes 1e-4 for a word."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+            f"{problem}; revbis train --help lists the settings ({', '.join(_GIVEN)} are given "
+            "elsewhere)"
+        ) from None

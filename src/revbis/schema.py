@@ -1,0 +1,251 @@
+"""The one door for values from outside: flags, YAML, JSON files and Python calls.
+
+A type says what is allowed, and `convert` makes a value of it or says what was wanted: `1e5` and
+`"1e5"` are the same count wherever they come from, `true` is no number, and sizes have upper
+limits. The library behind it is msgspec.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from revbis import checks
+
+T = TypeVar("T")
+_MOST = 10**12
+
+# Counts up to what no machine of today reaches; sizes up to what no network of today has.
+Count = Annotated[int, Meta(ge=1, le=_MOST)]
+CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Size = Annotated[int, Meta(ge=1, le=65_536)]
+Few = Annotated[int, Meta(ge=1, le=4096)]
+Stride = Annotated[int, Meta(ge=1, le=16)]
+Shift = Annotated[int, Meta(ge=0, le=4096)]
+Batch = Annotated[int, Meta(ge=1, le=10**6)]
+Above = Annotated[float, Meta(gt=0, le=1e12)]
+AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Discount = Annotated[float, Meta(ge=0, lt=1)]
+Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class Result(TypedDict):
+    """result.json: a run that has spent its budget."""
+
+    frames: CountOrZero
+    mean_return: float
+    seconds: NotRequired[float]
+
+
+class Beat(TypedDict, total=False):
+    """progress.json: what a running run last told."""
+
+    attempt: CountOrZero
+    frames: CountOrZero
+    frames_per_second: float
+    seconds: float
+    mean_return: float | None
+    c: float | None
+
+
+class Failure(TypedDict):
+    """A failed attempt: the frame of the newest checkpoint, and why."""
+
+    checkpoint: CountOrZero
+    text: str
+    final: NotRequired[bool]
+
+
+class Failures(TypedDict):
+    """failures.json: the failed attempts at a run."""
+
+    failures: list[Failure]
+
+
+class Evaluation(TypedDict):
+    """A line of eval.jsonl."""
+
+    frames: CountOrZero
+    agent_steps: NotRequired[CountOrZero]
+    updates: NotRequired[CountOrZero]
+    seconds: NotRequired[float]
+    mean_return: float
+    returns: list[float]
+    success_any: NotRequired[list[bool | None]]
+    success_last: NotRequired[list[bool | None]]
+    c: NotRequired[float | None]
+
+
+class About(TypedDict, total=False):
+    """run.json: what is to be known about a run besides its settings."""
+
+    environment: dict[str, Any]
+    versions: dict[str, str]
+    revision: str | None
+    command: str
+    machine: str
+
+
+class FileEntry(TypedDict):
+    """A file that a checkpoint needs."""
+
+    bytes: CountOrZero
+    digest: str
+
+
+class Manifest(TypedDict):
+    """manifest.json of a checkpoint."""
+
+    format: str
+    files: dict[str, FileEntry]
+
+
+def convert(value: Any, kind: type[T] | Any, name: str) -> T:
+    """The value as the type wants it.
+
+    Args:
+        value: From a flag, a file or a call.
+        kind: A type with its limits.
+        name: What the value is, for messages.
+
+    Raises:
+        ValueError: If it is not of the type; says what was wanted and what came.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if kind is Path:
+        return cast(T, _path(value, name))
+    try:
+        return cast(T, msgspec.convert(value, kind, strict=False))
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise ValueError(_message(value, kind, name, problem)) from None
+
+
+def settle(record: Any) -> None:
+    """Converts every field of a frozen dataclass to its type; for its `__post_init__`.
+
+    Raises:
+        ValueError: For the first field that is not of its type.
+    """
+    for name, kind in _hints(record.__class__).items():
+        object.__setattr__(record, name, convert(getattr(record, name), kind, name))
+
+
+def parse_json(text: str | bytes, kind: type[T] | Any, name: str) -> T:
+    """The value that a JSON text holds.
+
+    Raises:
+        ValueError: If it is not JSON, or not of the type.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{name} is nested too deeply") from None
+    except ValueError as problem:
+        raise ValueError(f"{name} is not JSON: {problem}") from None
+    return cast(T, convert(value, kind, name))
+
+
+def check_keys(values: Any, known: Iterable[str], name: str) -> dict[str, Any]:
+    """A mapping whose keys are all known.
+
+    Raises:
+        ValueError: If it is no mapping, or has other keys.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{name} must be a mapping of settings, got {shown(values)}")
+    names = list(known)
+    unknown = sorted(str(key) for key in values if key not in names)
+    if unknown:
+        listed = ", ".join(f"{key:.60}" for key in unknown[:5])
+        raise ValueError(f"{name}: unknown {listed}{checks.nearest(unknown[0], names)}")
+    return dict(values)
+
+
+def shown(value: Any) -> str:
+    """A value for a message: never more than a line."""
+    return _SHORT.repr(value)
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _path(value: Any, name: str) -> Path:
+    if not isinstance(value, (str, Path)) or "\0" in str(value):
+        raise ValueError(f"{name} must be a path, got {shown(value)}")
+    return Path(value)
+
+
+def _message(value: Any, kind: Any, name: str, problem: Exception) -> str:
+    """Msgspec's words for what is wrong, and where, in this project's."""
+    text, _, where = str(problem).partition(" - at `$")
+    place, part = name + where.rstrip("`"), _part(value, where)
+    if (options := _options(kind)) and not where:
+        return checks.not_a_choice(value, options, name)
+    if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
+        return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
+    if wanted := re.match(r"Expected `([^`]+)`, got", text):
+        words = " or ".join(_NAMES.get(each, each) for each in wanted[1].split(" | "))
+        return f"{place} must be {words}, got {shown(part)}"
+    reason = text.replace("`", "") or "nested too deeply"
+    return f"{place}: {reason[0].lower()}{reason[1:]}"
+
+
+def _part(value: Any, where: str) -> Any:
+    """The part of a value that msgspec's path names; the whole where it cannot be followed."""
+    for key, number in re.findall(r"\.(\w+)|\[(\d+)\]", where):
+        try:
+            value = value[key] if key else value[int(number)]
+        except (LookupError, TypeError):
+            return value
+    return value
+
+
+def _options(kind: Any) -> list[str]:
+    """The names a Literal allows, also within an optional."""
+    if get_origin(kind) is Literal:
+        return [str(option) for option in get_args(kind)]
+    if get_origin(kind) in (Union, UnionType):
+        return [option for part in get_args(kind) for option in _options(part)]
+    return []
+
+
+_RELATIONS = {">=": "at least", ">": "above", "<=": "at most", "<": "below"}
+_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlong = 60
