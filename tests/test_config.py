@@ -132,4 +132,4 @@ def test_the_command_of_a_run_gives_the_same_run(settings):
     config = replace(preset_config("cpu", "dmc:cartpole_balance"), **settings)
     words = shlex.split(command_line(config))
     assert words[:2] == ["revbis", "train"]
-    assert parse(words[2:], "revbis train").args == (config,)
+    assert parse(words[2:], "revbis train").args == (config, False)

@@ -110,7 +110,7 @@ def test_signals_save_and_leave(
     assert process.returncode == 128 + number, said
     assert "repeat the command to go on" in said
     assert "Traceback" not in said
-    assert Checkpoints(config.directory / "checkpoints", 2).newest() is not None
+    assert Checkpoints(config.directory / "checkpoints", 2).resume() is not None
     assert train(config)
     assert evaluations(config) == undisturbed
 
@@ -149,6 +149,10 @@ def test_safe_change_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert "--checkpoint-every was 200, now 300" in caplog.text
 
 
+def everything_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def newest_folder(config) -> Path:
     return sorted((config.directory / "checkpoints").glob("frame-*"))[-1]
 
@@ -173,7 +177,7 @@ def test_damaged_checkpoint_is_passed_over(
     else:
         path.unlink()
     assert train(config)
-    assert f"{folder}" in caplog.text and "earlier one is tried" in caplog.text
+    assert f"{folder}" in caplog.text and "resuming from an earlier one" in caplog.text
     assert "resumed at frame 400" in caplog.text
     assert (folder.parent / f"damaged-{folder.name}").exists()
     assert train(whole)
@@ -184,8 +188,11 @@ def test_no_whole_checkpoint_is_an_error(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, **WALK)
     train(config, stop=stop_after(20))
     (newest_folder(config) / "agent.pt").write_bytes(b"")
-    with pytest.raises(DamagedError, match=r"no checkpoint .* is whole; to begin afresh, remove"):
-        train(config)
+    before = everything_below(config.directory / "checkpoints"), evaluations(config)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=r"no checkpoint .* is intact .*--restart"):
+            train(config)
+    assert (everything_below(config.directory / "checkpoints"), evaluations(config)) == before
 
 
 def test_checkpoints_run_no_code(tmp_path: Path) -> None:
@@ -223,7 +230,7 @@ def test_full_disk_leaves_the_last_checkpoint(
         with pytest.raises(OSError, match="No space left") as stopped:
             train(config)
     assert stopped.value.errno == errno.ENOSPC
-    left = Checkpoints(config.directory / "checkpoints", 2).newest()
+    left = Checkpoints(config.directory / "checkpoints", 2).resume()
     assert left is not None
     assert not list(config.directory.rglob(".*"))
     assert train(config) and train(whole)

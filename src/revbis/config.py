@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import tyro
 
 from revbis import schema
 from revbis.agents.settings import AgentSettings
@@ -20,21 +22,31 @@ _RESUMABLE = SAFE | {"eval_every", "eval_episodes"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(AgentSettings):
-    """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
+class _First:
+    """What every user sets: declared first, so that it is first in the help."""
 
-    Raises:
-        ValueError: If a value is out of range.
-    """
-
-    task: Text
+    task: Annotated[Text, tyro.conf.arg(help_behavior_hint="(required)")]
     """dmc:NAME, metaworld:NAME, gym:ID or package.module:factory."""
+    method: str = "drqv2"
+    """drqv2 alone, or with an objective by name: mico, simsr, mico-rev, simsr-rev, ..."""
     preset: Literal["paper", "cpu"] = "paper"
     """Where defaults come from: paper (for GPUs) or cpu (smaller in every dimension)."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     frames: Count = 1_000_000
     """Budget, in frames."""
+    out: Path = Path("runs")
+    """Folder for runs; a run's own folder below it follows from preset, task, method and seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(AgentSettings, _First):
+    """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
+
+    Raises:
+        ValueError: If a value is not of its type or out of range.
+    """
+
     eval_every: Count = 10_000
     """Frames between evaluations."""
     eval_episodes: Count = 10
@@ -45,12 +57,10 @@ class Config(AgentSettings):
     """Checkpoints kept; older ones are deleted."""
     log_every: Count = 1000
     """Frames between lines of train.jsonl."""
-    out: Path = Path("runs")
-    """Folder for runs; a run's own folder below it follows from preset, task, method and seed."""
     device: Text = "auto"
     """cpu, cuda, cuda:1, mps, or auto for the best there is."""
     threads: Few | None = None
-    """Threads of the CPU to use; all that this process may use when not given."""
+    """CPU threads; None uses all that this process may use."""
     observation: Literal["pixels", "state"] = "pixels"
     """Learn from pixels or from the task's own vector."""
     pixels: Few = 84

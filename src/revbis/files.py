@@ -47,3 +47,8 @@ def digest(path: Path) -> str:
         while block := file.read(_BLOCK):
             found.update(block)
     return found.hexdigest()
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """The checksum that a file of this content has."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,11 +43,13 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.attempt = 0
+        self._made: list[Path] = []  # folders that the claim made, the deepest first
         self._beaten = time.monotonic()
 
     def claim(self) -> None:
         """Makes this process the one that may write; `attempt` is its number from now on."""
         about = {"host": platform.node(), "process": os.getpid()}
+        self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
         while True:
             number = max(self._claims(), default=0) + 1
             if self._create(f"{_ATTEMPTS}/attempt-{number:04d}.json", json.dumps(about).encode()):
@@ -65,6 +68,18 @@ class RunFolder:
             raise SupersededError(
                 f"{self.path} was taken over by attempt {newest}; this one, {self.attempt}, ends"
             )
+
+    def abandon(self) -> None:
+        """Removes what the claim made, for a run that could not begin: it has no config yet."""
+        taken_over = max(self._claims(), default=0) != self.attempt
+        if not self._made or taken_over or (self.path / "config.json").exists():
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        for folder in self._made[1:]:
+            try:
+                folder.rmdir()
+            except OSError:  # another run is in it
+                return
 
     def beat(self, status: Callable[[], Status]) -> bool:
         """Tells now and then how far the run is; returns whether it was asked to stop."""

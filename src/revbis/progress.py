@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from revbis.schema import CountOrZero, Evaluation
 
 
 @dataclass
@@ -24,11 +26,11 @@ class Progress:
         largest_reward: Largest absolute reward of an agent step.
     """
 
-    frames: int = 0
-    agent_steps: int = 0
-    updates: int = 0
-    episodes: int = 0
-    evaluations: int = 0
+    frames: CountOrZero = 0
+    agent_steps: CountOrZero = 0
+    updates: CountOrZero = 0
+    episodes: CountOrZero = 0
+    evaluations: CountOrZero = 0
     largest_reward: float = 0.0
 
 
@@ -47,6 +49,34 @@ class RunningEpisode:
     actions: list[NDArray[np.float32]] = field(default_factory=list)
     total: float = 0.0
     observation: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+
+
+class SavedEpisode(TypedDict):
+    """What a checkpoint keeps of a running episode."""
+
+    seed: CountOrZero
+    actions: list[list[float]]
+    total: float
+    observation: str
+
+
+class SavedRecords(TypedDict):
+    """What a checkpoint keeps of a run's records."""
+
+    evaluations: list[Evaluation]
+    alarms: list[dict[str, Any]]
+    train_bytes: CountOrZero
+
+
+class State(TypedDict):
+    """What a checkpoint's state.json holds, but for the replay's part."""
+
+    progress: Progress
+    seconds: dict[str, float]
+    records: SavedRecords
+    raised: list[str]
+    last_return: float | None
+    episode: SavedEpisode | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +125,7 @@ class Averages:
         return means
 
 
-def saved_episode(episode: RunningEpisode) -> dict[str, Any]:
+def saved_episode(episode: RunningEpisode) -> SavedEpisode:
     """What a checkpoint keeps of an episode, fit for JSON."""
     return {
         "seed": episode.seed,

@@ -13,6 +13,7 @@ from revbis.files import write_whole
 
 _LOG = logging.getLogger("revbis")
 Record = dict[str, Any]
+RECORDS = ("train.jsonl", "eval.jsonl", "alarms.jsonl")  # of a run, in its folder
 
 
 class Records:
@@ -81,11 +82,6 @@ class Records:
         if self._train.exists():
             with open(self._train, "r+b") as file:
                 file.truncate(min(state["train_bytes"], self._train.stat().st_size))
-
-    def clear(self) -> None:
-        """Begins with none, as a run without a checkpoint does."""
-        for name in ("train.jsonl", "eval.jsonl", "alarms.jsonl"):
-            (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Ends what was opened."""

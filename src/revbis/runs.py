@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,16 +14,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from revbis import __version__
-from revbis.checkpoint import Checkpoints
+from revbis import __version__, schema
+from revbis.checkpoint import Checkpoints, read_agent
 from revbis.config import Config, changes
 from revbis.envs import make_env
 from revbis.files import write_whole
 from revbis.folders import RunFolder
 from revbis.presets import command_line
 from revbis.progress import Status
-from revbis.records import Records, read_records
+from revbis.records import RECORDS, Records, read_records
 from revbis.runtime import use_threads
+from revbis.schema import Result
 from revbis.train import Trainer
 
 _LOG = logging.getLogger("revbis")
@@ -35,6 +37,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[Status], None] = lambda status: None,
     home: RunFolder | None = None,
+    restart: bool = False,
 ) -> bool:
     """Trains a run, from its beginning or from its newest checkpoint.
 
@@ -43,26 +46,53 @@ def train(
         stop: Asked after every agent step; True saves and leaves.
         report: Called after every agent step.
         home: The run's folder, already claimed; claimed here when not given.
+        restart: Discard what the folder holds and begin at frame 0. Otherwise a run with records
+            is resumed or refused, never begun anew.
 
     Returns:
         Whether the run is finished; a finished one is left as it is.
 
     Raises:
-        ValueError: If the run was begun with other settings, and for whatever cannot be trained.
+        ValueError: If the run was begun with other settings, has no intact checkpoint to resume
+            from, and for whatever cannot be trained.
         TrainingFailedError: If a loss is not finite.
         SupersededError: If another process has taken the run over.
         OSError: As when the disk is full; the last checkpoint is untouched.
     """
     folder = config.directory
-    _compare(config, folder)
-    if finished(config):
-        return True
+    if not restart:
+        _compare(config, folder)
+        if finished(config):
+            return True
+    device = resolve_device(config.device)
     use_threads(config.threads)
-    if home is None:
-        home = RunFolder(folder)
-        home.claim()
+    if home is not None:
+        return _train(config, device, home, restart, stop, report)
+    home = RunFolder(folder)
+    home.claim()
+    try:
+        return _train(config, device, home, restart, stop, report)
+    except BaseException:
+        home.abandon()
+        raise
+
+
+def _train(
+    config: Config,
+    device: str,
+    home: RunFolder,
+    restart: bool,
+    stop: Callable[[], bool],
+    report: Callable[[Status], None],
+) -> bool:
+    """The composition root: environment, replay, agent, records and checkpoints of one run."""
+    folder = config.directory
+    if restart:
+        _discard(folder)
     checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints, home.check)
-    found = checkpoints.newest()
+    checkpoint = checkpoints.resume()
+    if checkpoint is None:
+        _refuse_to_restart(folder)
     records = Records(
         folder,
         tensorboard=config.tensorboard,
@@ -71,14 +101,15 @@ def train(
         guard=home.check,
     )
     try:
-        trainer = Trainer(config, records, checkpoints, resolve_device(config.device))
+        trainer = Trainer(config, records, checkpoints, device)
         write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2).encode())
         about = _about(config, trainer.env.identity)
         write_whole(folder / "run.json", json.dumps(about, indent=2).encode())
-        if found is None:
-            records.clear()
+        if checkpoint is None:
+            trainer.save()  # before the first record: what has records can be resumed
+            home.saved()
         else:
-            warning = trainer.restore(found)
+            warning = trainer.restore(checkpoint)
             _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
             if warning:
                 _LOG.warning("%s", warning)
@@ -91,6 +122,27 @@ def train(
         records.close()
 
 
+def _discard(folder: Path) -> None:
+    """Deletes a run's checkpoints, then its records: a kill in between cannot mix two runs."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for name in (*RECORDS, "result.json", "failures.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _refuse_to_restart(folder: Path) -> None:
+    """A run without a checkpoint may begin at frame 0 only if nothing was recorded yet."""
+    written = [name for name in (*RECORDS, "result.json") if _size(folder / name)]
+    if written:
+        raise ValueError(
+            f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
+            "pass --restart to discard them and train from frame 0, or another --out to keep them"
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
     """Whether to stop here; tells others how far the run is on the way."""
     return home.beat(trainer.status) or stop()
@@ -99,9 +151,10 @@ def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
 def finished(config: Config) -> bool:
     """Whether a run has spent its budget."""
     try:
-        result = json.loads((config.directory / "result.json").read_text())
-        return bool(result["frames"] >= config.frames)
-    except (OSError, ValueError, KeyError):
+        text = (config.directory / "result.json").read_bytes()
+        result: Result = schema.parse_json(text, Result, "result.json")
+        return result["frames"] >= config.frames
+    except (OSError, ValueError):
         return False
 
 
@@ -134,15 +187,19 @@ def open_run(folder: Path) -> tuple[Config, Any]:
     from revbis.agents import DrQV2
 
     config = Config.read(folder / "config.json")
-    found = Checkpoints(folder / "checkpoints", config.keep_checkpoints).newest()
-    if found is None:
+    state = read_agent(folder / "checkpoints")
+    if state is None:
         raise ValueError(f"{folder} has no checkpoint yet; train it further")
     env = make_env(**config.environment, seed=config.seed)
     shape, size = env.observation_space.shape, int(env.action_space.shape[0])
     env.close()
     settings = replace(config.agent, compile=False, mixed_precision=False)
     agent = DrQV2(shape, size, settings, seed=config.seed)
-    agent.load_state_dict(found.agent)
+    try:
+        agent.load_state_dict(state)
+    except Exception as problem:  # a forged state can fail in any way; ours cannot
+        first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        raise ValueError(f"the checkpoint in {folder} does not fit its config: {first}") from None
     return config, agent
 
 
@@ -160,8 +217,8 @@ def _compare(config: Config, folder: Path) -> None:
     unsafe = [str(change) for change in differing if not change.safe]
     if unsafe:
         raise ValueError(
-            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Give the same ones to "
-            "go on, or another --out for a new run"
+            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
+            "ones to resume it, another --out for a new run, or --restart to discard it"
         )
     for change in differing:
         _LOG.warning("%s", change)

@@ -7,15 +7,15 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import torch
 
-from revbis import alarms
+from revbis import alarms, schema
 from revbis.agents import DrQV2
 from revbis.alarms import Alarm
-from revbis.checkpoint import Checkpoint, Checkpoints
+from revbis.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.clock import Clock
 from revbis.config import Config
 from revbis.envs import make_env
@@ -23,7 +23,16 @@ from revbis.evaluate import episode_seed, evaluate
 from revbis.files import write_whole
 from revbis.memory import resident_bytes
 from revbis.objectives import NonFiniteError
-from revbis.progress import Averages, Progress, RunningEpisode, Status, digest_of, saved_episode
+from revbis.progress import (
+    Averages,
+    Progress,
+    RunningEpisode,
+    SavedEpisode,
+    State,
+    Status,
+    digest_of,
+    saved_episode,
+)
 from revbis.records import Records
 from revbis.replay import Replay
 
@@ -97,7 +106,7 @@ class Trainer:
         config, progress = self.config, self.progress
         saved_at = progress.frames
         while progress.frames < config.frames:
-            if progress.frames >= progress.evaluations * config.eval_every:
+            if self._evaluation_is_due():
                 self._evaluate()
             self._step()
             if self._update_is_due():
@@ -152,11 +161,13 @@ class Trainer:
                     self.progress.frames, self.agent.state_dict(), state, self.replay
                 )
             except OSError as problem:
+                newest = self.checkpoints.newest_frame
+                intact = "" if newest is None else f", the one at frame {newest:,} is intact"
                 raise OSError(
                     problem.errno,
                     f"{problem.strerror}; the checkpoint at frame {self.progress.frames:,} was not "
-                    "written, the one before it is whole: make room and repeat the command",
-                    problem.filename,
+                    f"written{intact}: make room and repeat the command",
+                    problem.filename or str(self.checkpoints.folder),
                 ) from None
 
     def restore(self, checkpoint: Checkpoint) -> str | None:
@@ -169,11 +180,9 @@ class Trainer:
         Returns:
             A warning, if the episode had to be cut.
         """
-        state = checkpoint.state
-        self.agent.load_state_dict(checkpoint.agent)
-        self.replay.restore(checkpoint.records(), state["replay"])
-        self.records.restore(state["records"])
-        self.progress = Progress(**state["progress"])
+        state = self._load(checkpoint)
+        self.records.restore(checkpoint.state["records"])  # checked, and with all their keys
+        self.progress = state["progress"]
         self.clock = Clock(state["seconds"])
         self._raised, self._last_return = set(state["raised"]), state["last_return"]
         self._began = (time.perf_counter(), self.progress.frames)
@@ -186,6 +195,31 @@ class Trainer:
         self._episode = None
         self.replay.cut()
         return "the task did not come to the same observation again: its episode was cut here"
+
+    def _load(self, checkpoint: Checkpoint) -> State:
+        """Gives agent and replay their state; returns the rest, checked.
+
+        Raises:
+            DamagedError: If anything in it does not fit this run.
+        """
+        try:
+            state: State = schema.convert(checkpoint.state, State, "state.json")
+            self._check_actions(state["episode"])
+            self.agent.load_state_dict(checkpoint.agent)
+            self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
+        except DamagedError:
+            raise
+        except Exception as problem:  # a forged state can fail in any way; ours cannot
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise DamagedError(
+                f"checkpoint {checkpoint.folder} does not fit this run: {first:.300}"
+            ) from None
+        return state
+
+    def _check_actions(self, episode: SavedEpisode | None) -> None:
+        size = self.env.action_space.shape[0]
+        if episode is not None and any(len(action) != size for action in episode["actions"]):
+            raise ValueError(f"its episode has actions of other than {size} numbers")
 
     def _begin_episode(self) -> RunningEpisode:
         seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
@@ -226,6 +260,11 @@ class Trainer:
             and steps % self.config.update_every == 0
             and len(self.replay) > 0
         )
+
+    def _evaluation_is_due(self) -> bool:
+        """At the start, and at the first step at or beyond each multiple of `eval_every`."""
+        made, every = self.records.evaluations, self.config.eval_every
+        return not made or self.progress.frames // every > made[-1]["frames"] // every
 
     def _update(self) -> None:
         progress = self.progress
@@ -321,7 +360,7 @@ class Trainer:
             f"{folder}; the last checkpoint is untouched"
         )
 
-    def _replayed(self, saved: dict[str, Any]) -> RunningEpisode:
+    def _replayed(self, saved: SavedEpisode) -> RunningEpisode:
         observation, _ = self.env.reset(seed=saved["seed"])
         episode = RunningEpisode(saved["seed"], total=saved["total"], observation=observation)
         for action in np.asarray(saved["actions"], dtype=np.float32):

@@ -4,49 +4,67 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from revbis.commands.console import in_time, print_table, status_line, stop_signals
+from revbis.config import Config
+from revbis.presets import preset_config
 
 if TYPE_CHECKING:
-    from revbis.config import Config
     from revbis.progress import Status
 
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
-Repeating the command takes an interrupted run up again; Ctrl-C saves first. Defaults are those of
-the preset. revbis train --list shows tasks, methods and presets."""
+Repeating the command resumes an interrupted run; Ctrl-C saves first. Defaults are those of
+the preset, cpu unless given. revbis train --list shows tasks, methods and presets."""
+
+
+@dataclass(frozen=True)
+class _Once:
+    """What a call is told, and the run does not keep."""
+
+    restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Discard the run's checkpoints and records and train from frame 0."""
+    list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """List tasks, methods and presets, and exit."""
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    run: Annotated[Config, tyro.conf.arg(name="")]
+    once: Annotated[_Once, tyro.conf.arg(name="")] = _Once()
 
 
 def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     """The command with its flags filled in; defaults come from the preset and the task."""
     if "--list" in words:
         return _list
-    from revbis import runtime
-
-    runtime.prepare()  # before anything imports torch
-    import tyro
-
-    from revbis.config import Config
-    from revbis.presets import preset_config
-
     wants_help = "-h" in words or "--help" in words
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
         raise ValueError("--task is missing; revbis train --list shows tasks, methods and presets")
-    default = preset_config(_given(words, "--preset") or "cpu", task)
-    config = tyro.cli(Config, prog=prog, args=words, default=default, description=_HELP)
-    return partial(_train, config)
+    default = _Arguments(preset_config(_given(words, "--preset") or "cpu", task))
+    flags = tyro.cli(_Arguments, prog=prog, args=words, default=default, description=_HELP)
+    return partial(_train, flags.run, flags.once.restart)
 
 
-def _train(config: Config) -> None:
+def _train(config: Config, restart: bool) -> None:
+    from revbis import runtime
+
+    runtime.prepare()  # before anything imports torch
     from revbis.runs import finished, train
 
-    if finished(config):
-        print(f"{config.directory} is finished: {config.frames:,} frames. More --frames go on.")
+    if finished(config) and not restart:
+        print(
+            f"{config.directory} is finished: {config.frames:,} frames. "
+            "Pass a larger --frames to continue."
+        )
         return
     print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
     print(f"in {config.directory}")
@@ -55,6 +73,7 @@ def _train(config: Config) -> None:
             config,
             stop=lambda: bool(caught),
             report=lambda status: show(lambda: describe(status, config.frames)),
+            restart=restart,
         )
     if not done:
         print(f"saved in {config.directory}; repeat the command to go on")
