@@ -62,10 +62,12 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     """The command with its flags filled in; a mistake in them is one line, not tyro's box."""
     import tyro
 
+    from revbis.commands.flags import number_rules
+
     module = import_module(f"revbis.commands.{group}")
     name, said = f"revbis {group}", StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(said), number_rules():
             if hasattr(module, "parse"):
                 return cast(Callable[[], None], module.parse(words, name))
             if hasattr(module, "COMMANDS"):
