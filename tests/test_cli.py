@@ -1,6 +1,11 @@
+import errno
+import os
+import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +13,8 @@ from tests.commands import fails
 
 from revbis import tabular
 from revbis.cli import main
+from revbis.files import whole_file
+from revbis.folders import SupersededError
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
@@ -18,23 +25,26 @@ def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
     )
     printed = capsys.readouterr().out
     assert "doubling" in printed and "1.173021" in printed
-    with np.load(tmp_path / "toy" / "revised.npz", allow_pickle=False) as file:
+    path = tmp_path / "toy" / "toy-revised-gamma-0.9"
+    with np.load(f"{path}.npz", allow_pickle=False) as file:
         matrix, bound = file["matrix"], float(file["error_bound"])
+        assert str(file["mdp"]) == "toy" and str(file["solver"]) == "doubling"
     assert abs(matrix[0, 1] - 4 / (1.1 * 3.1)) <= bound <= 1e-6
-    rows = (tmp_path / "toy" / "revised.csv").read_text().splitlines()
+    rows = Path(f"{path}.csv").read_text().splitlines()
     assert rows[0] == ",0,1,2"
     assert [float(x) for x in rows[1].split(",")[1:]] == matrix[0].tolist()
-    assert (tmp_path / "toy" / "revised.png").stat().st_size > 10_000
+    assert Path(f"{path}.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("name", ["toy-printed", "grid", "rooms", "garnet", "delay"])
 def test_every_example_and_metric(name: str, tmp_path: Path, capsys) -> None:
-    size = [] if name == "toy-printed" else ["--size", "6"]
+    size = [] if name == "toy-printed" else ["--size", "6e0"]
+    mdp = name if name == "toy-printed" else f"{name}-6"
     main(["tabular", "solve", "--example", name, *size, "--metric", "all", "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     for metric in tabular.METRICS:
         assert metric in printed
-        assert {f"{metric}.{end}" for end in ("npz", "csv", "png")} <= {
+        assert {f"{mdp}-{metric}-gamma-0.9.{end}" for end in ("npz", "csv", "png")} <= {
             path.name for path in tmp_path.iterdir()
         }
 
@@ -47,9 +57,14 @@ def test_state_action_level_and_policies(tmp_path: Path, capsys) -> None:
             ["tabular", "solve", "--gym", "FrozenLake-v1", "--metric", "all", "--policy", choice]
             + ["--level", "state_action", "--out", str(tmp_path)]
         )
-    header = (tmp_path / "revised.csv").read_text().splitlines()[0]
+    names = {path.name for path in tmp_path.iterdir() if path.suffix == ".csv"}
+    assert names == {
+        f"FrozenLake-v1-{choice}-{metric}-state_action-gamma-0.9.csv"
+        for choice in ("uniform", "optimal", "policy")
+        for metric in ("revised", "mico", "pi_bisimulation")
+    }
+    header = (tmp_path / sorted(names)[0]).read_text().splitlines()[0]
     assert header.startswith(",0:0,0:1")
-    assert "bisimulation.csv" not in {path.name for path in tmp_path.iterdir()}
 
 
 def test_solves_an_npz_with_its_own_policy(tmp_path: Path, capsys) -> None:
@@ -63,15 +78,52 @@ def test_solves_an_npz_with_its_own_policy(tmp_path: Path, capsys) -> None:
     mdp.save(saved)
     for path in (plain, saved):
         main(["tabular", "solve", "--mdp", str(path), "--out", str(tmp_path)])
-        with np.load(tmp_path / "revised.npz", allow_pickle=False) as file:
+        with np.load(tmp_path / f"{path.stem}-revised-gamma-0.9.npz") as file:
             assert abs(file["matrix"][0, 1] - 4 / (1.1 * 3.1)) < 1e-6
+
+
+def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
+    grid, garnet = ("--example grid", "--example garnet --size 6")
+    for words in (
+        *(f"{grid} --size {size}" for size in (3, 4)),
+        f"{grid} --size 3 --slip 0.5",
+        f"{grid} --size 3 --gamma 0.5",
+        f"{grid} --size 3 --c 0.5",
+        f"{grid} --size 3 --policy optimal",
+        *(f"{garnet} --seed {seed}" for seed in (0, 1)),
+    ):
+        main(["tabular", "solve", *words.split(), "--out", str(tmp_path)])
+    assert sorted(path.stem for path in tmp_path.glob("*.npz")) == [
+        "garnet-6-revised-gamma-0.9",
+        "garnet-6-seed-1-revised-gamma-0.9",
+        "grid-3-optimal-revised-gamma-0.9",
+        "grid-3-revised-c-0.5",
+        "grid-3-revised-gamma-0.5",
+        "grid-3-revised-gamma-0.9",
+        "grid-3-slip-0.5-revised-gamma-0.9",
+        "grid-4-revised-gamma-0.9",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["solve --example grid --size 3 --metric all", "solve --example toy", "bounds --example toy"],
+)
+def test_tables_fit_80_columns(words: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["tabular", *words.split()])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    for line in printed.splitlines():  # no number ends in the middle
+        assert not line.rstrip().endswith(("e", "e-", "."))
 
 
 def test_large_low_rank_results_write_factors(tmp_path: Path, capsys) -> None:
     main(["tabular", "solve", "--example", "grid", "--size", "80", "--out", str(tmp_path)])
     said = capsys.readouterr()
     assert "low_rank" in said.out and "is not written" in said.err
-    with np.load(tmp_path / "revised.npz", allow_pickle=False) as file:
+    with np.load(tmp_path / "grid-80-revised-gamma-0.9.npz", allow_pickle=False) as file:
         points, own = file["embedding"], file["self_distance"]
     exact = tabular.revised(*tabular.examples.grid_world(80), 0.9)
     rho = ((points[7] - points[4000]) ** 2).sum()
@@ -122,8 +174,17 @@ def test_mistakes_get_one_line_and_exit_code_2(
             "tabular solve --examples toy",
             "options: --examples, toy; did you mean --example?",
         ),
+        ("report --wtach", "options: --wtach; did you mean --watch? (see"),
         ("tabular solve --metric micro", "invalid choice 'micro' for argument '--metric'"),
-        ("tabular solve --gamma x", "--gamma: could not convert string to float: 'x'"),
+        ("tabular solve --gamma x", "--gamma: must be a number, got 'x'"),
+        ("tabular solve --gamma nan", "--gamma: must be a finite number, got 'nan'"),
+        ("tabular solve --tol inf", "--tol: must be a finite number, got 'inf'"),
+        ("tabular solve --c=-inf", "--c: must be a finite number, got '-inf'"),
+        ("tabular solve --size 1.5", "--size: must be a whole number, got '1.5'"),
+        ("tabular solve --size 1e23", "--size: must be at most 10^12, got 1e23"),
+        ("tabular solve --seed x", "--seed: must be a whole number, got 'x'"),
+        ("train --task dmc:cartpole_balance --frames 0.5", "--frames: must be a whole number"),
+        ("train --task dmc:cartpole_balance --frames 1e13", "--frames: must be at most 10^12"),
         ("tabular", "Expected one of {solve, bounds} (see revbis tabular --help)"),
         ("tabular sovle", "sovle"),
         ("probe --steps many", "--steps"),
@@ -139,6 +200,80 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path, capsys) -> None:
     (tmp_path / "file").write_text("")
     where = str(tmp_path / "file" / "out")
     assert where in fails(capsys, "tabular", "solve", "--example", "toy", "--out", where)
+
+
+def command_with(raised: Exception) -> Callable[[], None]:
+    def command() -> None:
+        raise raised
+
+    return command
+
+
+def test_a_run_that_was_taken_over_ends_in_one_line(capsys, monkeypatch) -> None:
+    taken = SupersededError("runs/x was taken over by attempt 2; this one, 1, ends")
+    monkeypatch.setattr("revbis.commands.doctor.command", command_with(taken))
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor"])
+    assert stop.value.code == 1
+    assert capsys.readouterr().err == f"revbis: error: {taken}\n"
+
+
+def test_faults_of_the_program_keep_their_traceback(monkeypatch) -> None:
+    monkeypatch.setattr("revbis.commands.doctor.command", command_with(RuntimeError("a fault")))
+    with pytest.raises(RuntimeError, match="a fault"):
+        main(["doctor"])
+
+
+def revbis(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "revbis", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "tabular solve --help", "tabular bounds --example toy"]
+)
+def test_nobody_reading_is_silent(words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = revbis(*words.split(), stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_output_to_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = revbis("--help", stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == "revbis: error: standard output: No space left on device\n"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    done = revbis(
+        *("tabular", "solve", "--example", "toy", "--out", str(tmp_path)),
+        stdout=subprocess.PIPE,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "numba")},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    path = tmp_path / "toy-revised-gamma-0.9.npz"
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"revbis: error: {path}: File too large"
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("*toy*"))
+
+
+def test_pictures_and_tables_name_their_file_when_the_disk_is_full(tmp_path: Path) -> None:
+    def fill(path: Path) -> None:
+        with whole_file(path) as file:
+            file.write(b"begun")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a" / "b.png"
+    with pytest.raises(OSError, match="No space") as raised:
+        fill(path)
+    assert raised.value.filename == str(path)
+    assert not list(path.parent.iterdir())
 
 
 @pytest.mark.filterwarnings("always")

@@ -71,7 +71,7 @@ def test_each_method_is_compared_with_its_own_fixed_point(world) -> None:
 
 
 def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) -> None:
-    words = ["probe", "--methods", "simsr", "--methods", "mico-rev", "--size", "5"]
+    words = ["probe", "--methods", "simsr", "mico-rev", "--size", "5"]
     main([*words, "--steps", "3", "--seeds", "2", "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     assert "simsr (raw)" in printed and "mico-rev" in printed

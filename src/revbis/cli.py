@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from functools import partial, wraps
 from importlib import import_module
 from io import StringIO
@@ -26,10 +28,27 @@ _COMMANDS = {
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
+_PIPE_CLOSED = 141  # 128 + SIGPIPE, what the shell gives for other programs
+_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # our files have names
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line; exits with 2 for a user's mistake."""
+    """Runs the command line.
+
+    The exit code is 2 for a user's mistake, 1 where the command says so, 130 after Ctrl-C, and 141
+    where nobody reads the output any more, as after `| head`.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            _main(words)
+        finally:
+            sys.stdout.flush()  # here, because an error at the interpreter's end is not ours
+    except OSError as error:
+        _end_of_output(error)
+
+
+def _main(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0 if words else 2)
@@ -46,8 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(words[0], words[1:])
     except (ValueError, MemoryError, ModuleNotFoundError) as error:
         _fail(str(error) or type(error).__name__)
-    except OSError as error:
-        _fail(f"{error.filename or 'file'}: {error.strerror or error}")
+    except RuntimeError as error:
+        from revbis.folders import SupersededError
+
+        if not isinstance(error, SupersededError):
+            raise
+        _fail(str(error), code=1)
     except KeyboardInterrupt:
         print("\nrevbis: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -62,10 +85,12 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     """The command with its flags filled in; a mistake in them is one line, not tyro's box."""
     import tyro
 
+    from revbis.commands.flags import number_rules
+
     module = import_module(f"revbis.commands.{group}")
     name, said = f"revbis {group}", StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(said), number_rules():
             if hasattr(module, "parse"):
                 return cast(Callable[[], None], module.parse(words, name))
             if hasattr(module, "COMMANDS"):
@@ -101,7 +126,9 @@ def _in_one_line(box: str, name: str) -> str:
     end = next((i for i in range(start, len(lines)) if is_rule[i]), len(lines))
     message = " ".join(lines[start:end]).rstrip(".")
     suggested = [
-        line.split()[0] for line in lines[end:] if line.startswith("--") and line.strip("-")
+        line.split()[0].rstrip(",")
+        for line in lines[end:]
+        if line.startswith("--") and line.strip("-")
     ]
     if suggested and message.startswith("Unrecognized"):
         message += f"; did you mean {suggested[0]}?"
@@ -117,9 +144,25 @@ def _usage() -> str:
     )
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 2) -> NoReturn:
     print(f"revbis: error: {message}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)
+
+
+def _end_of_output(error: OSError) -> NoReturn:
+    """Ends after what the system refused; silently where nobody reads the output any more."""
+    reason = error.strerror or str(error)
+    if error.filename:
+        _fail(f"{error.filename}: {reason}")
+    if error.errno not in _OF_OUTPUT:
+        _fail(reason)
+    with suppress(OSError):  # where it was standard error that broke
+        sys.stdout.flush()
+    with suppress(OSError):  # what is left goes nowhere: it would fail again at the very end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(_PIPE_CLOSED)
+    _fail(f"standard output: {reason}")
 
 
 def _show_log() -> None:

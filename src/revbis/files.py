@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 _BLOCK = 1 << 20
 
@@ -15,11 +18,22 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: As when the disk is full; the file is then what it was before.
     """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to that gets its name when all is on the disk.
+
+    Raises:
+        OSError: As when the disk is full, with the path; the file is then what it was before.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(unfinished, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)

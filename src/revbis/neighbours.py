@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from revbis.envs import make_env
 from revbis.evaluate import episode_seed
+from revbis.files import whole_file
 from revbis.objectives import simsr_distance
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def draw(found: Neighbours, path: Path, title: str) -> None:
         axes[-1, column].set_xlabel(name, fontsize=9)
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=130)
 
 
 def _collect(config: Config, agent: DrQV2, episodes: int, seed: int) -> dict[str, NDArray[Any]]:

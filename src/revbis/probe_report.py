@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from revbis.files import whole_file, write_whole
 from revbis.probe import Measurement
 
 _MOST_DOTS = 2500
@@ -49,10 +51,11 @@ def summary(group: Sequence[Measurement]) -> dict[str, str]:
 def write_csv(groups: Sequence[Sequence[Measurement]], path: Path) -> None:
     """Every seed's figures, a row each."""
     rows = [_record(m) for group in groups for m in group]
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 def draw(measurements: Sequence[Measurement], path: Path) -> None:
@@ -74,7 +77,8 @@ def draw(measurements: Sequence[Measurement], path: Path) -> None:
     axes.flat[0].legend(fontsize=7, markerscale=4)
     figure.supxlabel("exact distance", fontsize=10)
     figure.supylabel("learned distance", fontsize=10)
-    figure.savefig(path, dpi=130)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=130)
     plt.close(figure)
 
 

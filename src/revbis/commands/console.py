@@ -7,11 +7,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from revbis.commands.tables import lay_out, line_width
 
 if TYPE_CHECKING:
     from revbis.tabular.linear import Progress
@@ -19,20 +21,17 @@ if TYPE_CHECKING:
 _QUIET_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
 _LIVE_SECONDS = 0.5
-_PLAIN_WIDTH = 140
 
 
-def print_table(title: str, rows: list[dict[str, str]]) -> None:
-    """Prints rows with the same keys under their names."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(title: str, rows: Sequence[dict[str, str]], spare: Sequence[str] = ()) -> None:
+    """Prints rows with the same keys under their names, no wider than the terminal or COLUMNS.
 
-    table = Table(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name, overflow="fold", no_wrap=name in ("metric", "method", "solver"))
-    for row in rows:
-        table.add_row(*row.values())
-    Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH).print(table)
+    Args:
+        title: Line above the table; none if empty.
+        rows: Cells by the name of their column.
+        spare: Columns to leave out first where the width does not suffice.
+    """
+    print("\n".join(lay_out(title, rows, line_width(), spare)))
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import textwrap
 
-_PLAIN_WIDTH = 140
 _COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "broken": "red"}
 _INDENT = 26
 
@@ -21,6 +19,7 @@ def command() -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from revbis.commands.tables import line_width
     from revbis.doctor import examine
 
     progress = Console(stderr=True)
@@ -30,7 +29,7 @@ def command() -> None:
     else:
         print("revbis doctor: trying each part takes some seconds", file=sys.stderr, flush=True)
         report = examine()
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
+    width = line_width()
     console = Console(width=width, highlight=False, soft_wrap=True)
     for heading, findings in report.rows().items():
         console.print(Text(heading, style="bold"))

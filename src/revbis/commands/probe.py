@@ -6,16 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import tyro
-
 from revbis.commands.console import print_table, step_bar
 
 if TYPE_CHECKING:
     from revbis.probe import Measurement
 
+_SPARE = ("neighbours", "(exact)", "self-distance", "stress", "compares", "ρ of φ, states")
+
 
 def command(
-    methods: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    methods: tuple[str, ...] = (),
     size: int = 9,
     gamma: float = 0.9,
     steps: int = 2000,
@@ -30,8 +30,10 @@ def command(
     distances are compared with the exact fixed point of the same method and with value gaps.
     Takes a few minutes on two cores. Prints a table; writes probe.csv and probe.png.
 
+    revbis probe --methods simsr simsr-rev --steps 1000
+
     Args:
-        methods: Objective to probe; repeat the flag for several. All of them when not given.
+        methods: Objectives to probe, such as simsr simsr-rev; all of them when not given.
         size: Side of the grid.
         gamma: Discount factor.
         steps: Gradient steps of each method.
@@ -39,9 +41,9 @@ def command(
         normalisation: Embeddings scaled to length 1, or not, or both in turn.
         out: Folder for the results.
     """
-    import torch
+    from revbis import checks, runtime
 
-    from revbis import checks
+    runtime.prepare(1)  # the networks are tiny: a second thread only waits
     from revbis.objectives import OBJECTIVES
     from revbis.probe import ProbeSettings, probe
     from revbis.probe_report import draw, summary, write_csv
@@ -51,13 +53,11 @@ def command(
     for name in names:
         checks.choice(name, OBJECTIVES, "--methods")
     for flag, value in (("--steps", steps), ("--seeds", seeds)):
-        if value < 1:
-            raise ValueError(f"{flag} must be at least 1, got {value}")
+        checks.whole(value, flag, 1)
     checks.discount(gamma, "--gamma")
     scaled = {"both": (True, False), "on": (True,), "off": (False,)}[normalisation]
     mdp, policy = examples.four_rooms(size)
     out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)  # the networks are tiny: a second thread only waits
     groups: list[list[Measurement]] = []
     with step_bar(len(names) * len(scaled) * seeds * steps) as advance:
         for normalise in scaled:
@@ -71,6 +71,6 @@ def command(
     write_csv(groups, out / "probe.csv")
     draw([group[0] for group in groups], out / "probe.png")
     title = f"four rooms: {mdp.n_states} states, γ = {gamma:g}, {steps} steps, {seeds} seed(s)"
-    print_table(title, [summary(group) for group in groups])
+    print_table(title, [summary(group) for group in groups], _SPARE)
     print("ρ is Spearman's rank correlation, before → after training; raw means not normalised.")
     print(f"written to {out}/: probe.csv, probe.png")

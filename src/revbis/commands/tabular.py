@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
+import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from revbis.commands.console import print_table, solver_bar
+from revbis.commands.tables import line_width, table_width
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,9 +36,9 @@ Solver = Literal[
     "gather",
     "policy_iteration",
 ]
-_MATRIX_UP_TO = 5000
-_CSV_UP_TO = 1000
 _PRINT_UP_TO = 8
+_MOST_DIGITS, _LEAST_DIGITS = 6, 2
+_DEFAULT_SIZES = {"grid": 8, "rooms": 11, "garnet": 100, "delay": 20}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def solve(
         level: Distances of states, or of state-action pairs (revised, mico, pi_bisimulation).
         solver: How; auto chooses.
         origin: The state whose distances the map on a grid shows.
-        out: Folder for the results: a .npz, a .csv and a .png for each metric.
+        out: Folder for the results: a .npz, a .csv and a .png for each metric, named after the
+            MDP, the metric and the discount.
     """
     from revbis import tabular
 
@@ -98,7 +100,7 @@ def solve(
     if level == "state_action" and metric == "all":
         names = ["revised", "mico", "pi_bisimulation"]
     out.mkdir(parents=True, exist_ok=True)
-    rows, files, results = [], [], []
+    rows, results, written = [], [], []
     for name in names:
         start = time.perf_counter()
         with solver_bar(name, tol) as progress:
@@ -106,12 +108,12 @@ def solve(
         seconds = time.perf_counter() - start
         results.append(result)
         rows.append(_summary(result, seconds))
-        files += _write(result, origin, out)
-    print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows)
+        written.append(_write(result, origin, out, source))
+    print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows, spare=["iterations"])
     if results[0].n <= _PRINT_UP_TO:
         for result in results:
             _print_matrix(result)
-    print(f"written to {out}/: {', '.join(files)}")
+    print("\n".join(["", f"written to {out}/:", *(f"  {line}" for line in written)]))
 
 
 def bounds(
@@ -190,20 +192,25 @@ def _policy_file(path: str) -> Array:
 def _example(source: Source) -> tuple[FiniteMDP, Array]:
     from revbis.tabular import examples
 
-    size = source.size
+    size = _size(source)
     match source.example:
         case "toy":
             return examples.toy()
         case "toy-printed":
             return examples.toy("printed")
         case "grid":
-            return examples.grid_world(size or 8, slip=source.slip)
+            return examples.grid_world(size, slip=source.slip)
         case "rooms":
-            return examples.four_rooms(size or 11, slip=source.slip)
+            return examples.four_rooms(size, slip=source.slip)
         case "garnet":
-            return examples.garnet(size or 100, seed=source.seed)
+            return examples.garnet(size, seed=source.seed)
         case _:
-            return examples.delay_chain(size or 20)
+            return examples.delay_chain(size)
+
+
+def _size(source: Source) -> int:
+    """The size asked for, or the example's own; 0 for the toys, which have none."""
+    return _DEFAULT_SIZES.get(source.example or "", 0) if source.size is None else source.size
 
 
 def _describe(source: Source, mdp: FiniteMDP) -> str:
@@ -219,68 +226,59 @@ def _check_origin(mdp: FiniteMDP, origin: int) -> None:
 def _summary(result: MetricResult, seconds: float) -> dict[str, str]:
     import numpy as np
 
+    from revbis.tabular.output import MATRIX_UP_TO
+
     shown = np.random.default_rng(0).integers(result.n, size=(2, 100_000))
-    sampled = result.pairs(*shown) if result.n > _MATRIX_UP_TO else result.matrix()
+    sampled = result.pairs(*shown) if result.n > MATRIX_UP_TO else result.matrix()
     rank = "" if result.rank is None else f" (rank {result.rank})"
     return {
         "metric": result.metric,
-        "certified error": f"{result.error_bound:.1e}",
+        "error bound": f"{result.error_bound:.1e}",
         "solver": result.solver + rank,
         "iterations": str(result.iterations),
         "seconds": f"{seconds:.2f}",
         "mean distance": f"{float(sampled.mean()):.4g}",
         "largest": f"{float(sampled.max()):.4g}",
-        "largest self-distance": f"{float(result.self_distance().max()):.4g}",
+        "largest self": f"{float(result.self_distance().max()):.4g}",
     }
 
 
-def _write(result: MetricResult, origin: int, out: Path) -> list[str]:
-    """Distances (.npz, and .csv when small) and the picture; returns the names written."""
-    import numpy as np
+def _write(result: MetricResult, origin: int, out: Path, source: Source) -> str:
+    """Writes a metric's files; returns their names in short."""
+    from revbis.tabular.output import MATRIX_UP_TO, write
 
-    from revbis.tabular.pictures import draw
-
-    name = result.metric
-    arrays: dict[str, Any] = {
-        "metric": np.array(name),
-        "level": np.array(result.level),
-        "gamma": np.array(result.gamma),
-        "c": np.array(np.nan if result.c is None else result.discount),
-        "error_bound": np.array(result.error_bound),
-    }
-    if result.n <= _MATRIX_UP_TO:
-        arrays["matrix"] = result.matrix()
-    else:
-        arrays |= {"embedding": result.embedding(), "self_distance": result.self_distance()}
+    name = _file_name(source, result)
+    endings = write(result, origin, out / name, _mdp_name(source))
+    if result.n > MATRIX_UP_TO:
         print(
-            f"{name}: the {result.n} × {result.n} matrix is not written; its .npz holds an exact "
+            f"{name}: the {result.n} × {result.n} matrix is not written; the .npz holds an exact "
             "embedding and the self-distances",
             file=sys.stderr,
         )
-    np.savez(out / f"{name}.npz", **arrays)
-    written = [f"{name}.npz"]
-    if result.n <= _CSV_UP_TO:
-        with open(out / f"{name}.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            labels = _row_names(result)
-            writer.writerow(["", *labels])
-            for label, row in zip(labels, result.matrix(), strict=True):
-                writer.writerow([label, *(repr(float(x)) for x in row)])
-        written.append(f"{name}.csv")
-    draw(result, _values(result), origin, out / f"{name}.png")
-    return [*written, f"{name}.png"]
+    return f"{name} ({', '.join(endings)})"
 
 
-def _values(result: MetricResult) -> Array:
-    """What the embedding is coloured by: V or Q of the policy, V* where there is none."""
-    from revbis.tabular import action_value, optimal_policy, policy_value
+def _file_name(source: Source, result: MetricResult) -> str:
+    """Says all that the distances depend on, so that nothing else is written over."""
+    parts = [_mdp_name(source)]
+    if source.policy != Source.policy and result.policy is not None:
+        parts.append(Path(source.policy).stem)
+    parts.append(result.metric)
+    if result.level != "state":
+        parts.append(result.level)
+    parts.append(f"gamma-{result.gamma:g}" if result.c is None else f"c-{result.discount:g}")
+    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
-    if result.policy is None:
-        return optimal_policy(result.mdp, result.gamma)[0]
-    value = policy_value(result.mdp, result.policy, result.gamma)
-    if result.level == "state":
-        return value
-    return action_value(result.mdp, value, result.gamma)[result.mdp.available]
+
+def _mdp_name(source: Source) -> str:
+    parts = [source.example or source.gym or Path(source.mdp or "").stem]
+    if source.example in _DEFAULT_SIZES:
+        parts.append(str(_size(source)))
+    if source.example in ("grid", "rooms") and source.slip != Source.slip:
+        parts.append(f"slip-{source.slip:g}")
+    if source.example == "garnet" and source.seed != Source.seed:
+        parts.append(f"seed-{source.seed}")
+    return "-".join(parts)
 
 
 def _statement_row(statement: Statement) -> dict[str, str]:
@@ -288,16 +286,16 @@ def _statement_row(statement: Statement) -> dict[str, str]:
     return {"statement": statement.text, "holds": holds, "slack": f"{statement.slack:.2e}"}
 
 
-def _row_names(result: MetricResult) -> list[str]:
-    if result.level == "state":
-        return [str(s) for s in range(result.n)]
-    return [f"{s}:{a}" for s, a in result.mdp.state_actions]
-
-
 def _print_matrix(result: MetricResult) -> None:
-    names = _row_names(result)
-    rows = [
-        {result.metric: name, **{other: f"{x:.6f}" for other, x in zip(names, row, strict=True)}}
-        for name, row in zip(names, result.matrix(), strict=True)
-    ]
-    print_table("", rows)
+    """The distances with as many digits as the width allows; not at all where that is too few."""
+    from revbis.tabular.output import row_names
+
+    names = row_names(result)
+    for digits in range(_MOST_DIGITS, _LEAST_DIGITS - 1, -1):
+        rows = [
+            {"": name} | {other: f"{x:.{digits}f}" for other, x in zip(names, row, strict=True)}
+            for name, row in zip(names, result.matrix(), strict=True)
+        ]
+        if table_width(rows) <= line_width():
+            print_table(f"\n{result.metric}", rows)
+            return

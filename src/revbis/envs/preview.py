@@ -14,6 +14,7 @@ from revbis.envs import make_env
 from revbis.envs.environment import TaskEnv
 from revbis.envs.rendering import Pixels
 from revbis.envs.simulation import Outcome
+from revbis.files import whole_file
 
 _COLUMNS = 8
 _ENDLESS = 1000  # simulator steps shown of a task without a time limit
@@ -134,7 +135,8 @@ def draw_sheet(shown: Preview, path: Path) -> None:
         axis.set_title(f"step {moment}", fontsize=8)
     numbers = shown.numbers()
     figure.suptitle(f"{shown.task}   random return {numbers['random return']}", fontsize=10)
-    figure.savefig(path, dpi=150)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=150)
 
 
 def _episode(env: TaskEnv, seed: int, pixels: int) -> tuple[list[int], Pixels]:

@@ -1,11 +1,13 @@
 """The one place where Numba is called: a typed decorator."""
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
+from warnings import warn
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., object])
+_OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
 
 
 def compiled(function: F) -> F:
@@ -13,7 +15,26 @@ def compiled(function: F) -> F:
 
     Sums may be reassociated; every error bound allows for it. The cache looks at the file of the
     function, not at those of the compiled functions it calls: after editing a callee in another
-    file, clear __pycache__.
+    file, clear __pycache__. Where nothing can be cached, it is compiled anew in each process.
     """
-    jit = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, error_model="numpy")
-    return cast(F, jit(function))
+    try:
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # no folder that may be written to
+        return cast(F, numba.njit(**_OPTIONS)(function))
+    _tolerate_full_disks(dispatcher)
+    return cast(F, dispatcher)
+
+
+def _tolerate_full_disks(dispatcher: Any) -> None:
+    """Makes a cache that cannot be written a warning; Numba would let the call fail."""
+    cache = dispatcher._cache
+    save = cache.save_overload
+
+    def save_if_possible(signature: Any, data: Any) -> None:
+        try:
+            save(signature, data)
+        except OSError as error:
+            reason = error.strerror or error
+            warn(f"compiled code cannot be kept in {cache.cache_path}: {reason}", stacklevel=2)
+
+    cache.save_overload = save_if_possible

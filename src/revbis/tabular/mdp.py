@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
+from revbis.files import whole_file
 from revbis.tabular.toy_text import grid_of, make, read_table
 from revbis.tabular.validation import (
     ROW_SUM_TOLERANCE,
@@ -228,13 +229,8 @@ class FiniteMDP:
         }
         if self.grid is not None:
             arrays["grid"] = self.grid
-        partial = path.with_name(path.name + f".{os.getpid()}.part")
-        try:
-            with open(partial, "wb") as file:
-                np.savez_compressed(file, **arrays)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with whole_file(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FiniteMDP:

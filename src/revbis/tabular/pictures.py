@@ -11,8 +11,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from revbis.files import whole_file
 from revbis.tabular.result import LINEAR, MetricResult
 
 Array = NDArray[np.float64]
@@ -21,7 +23,7 @@ _MOST_DOTS = 5000
 _NUMBERS_UP_TO = 12
 
 
-def draw(result: MetricResult, value: Array, origin: int, path: Path) -> None:
+def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str = "") -> None:
     """Draws one metric: heat map, embedding coloured by value, and for grids the distance map.
 
     Args:
@@ -29,6 +31,7 @@ def draw(result: MetricResult, value: Array, origin: int, path: Path) -> None:
         value: The value of each state (or pair), (n,): colours the embedding.
         origin: The state whose distances the map shows.
         path: The PNG to write.
+        name: Of the MDP, for the title.
     """
     on_grid = result.mdp.grid is not None and result.level == "state"
     panels = 3 if on_grid else 2
@@ -39,10 +42,11 @@ def draw(result: MetricResult, value: Array, origin: int, path: Path) -> None:
         _grid_map(axes[2], result, origin)
     weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
     figure.suptitle(
-        f"{result.metric.replace('_', ' ')}, {weights}   "
+        f"{name + ': ' if name else ''}{result.metric.replace('_', ' ')}, {weights}   "
         f"(certified error {result.error_bound:.0e}, {result.solver})"
     )
-    figure.savefig(path, dpi=130, bbox_inches="tight")
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=130, bbox_inches="tight")
     plt.close(figure)
 
 
@@ -53,6 +57,7 @@ def _heat_map(axes: Axes, result: MetricResult) -> None:
     what = "state" if result.level == "state" else "state-action pair"
     sampled = "" if len(shown) == result.n else f" ({len(shown)} of {result.n} shown)"
     axes.set(title=f"distance between {what}s{sampled}", xlabel=what, ylabel=what)
+    _whole_ticks(axes)
     if len(shown) < result.n:
         ticks = np.linspace(0, len(shown) - 1, 5).astype(int)
         axes.set_xticks(ticks, [str(shown[t]) for t in ticks])
@@ -110,3 +115,10 @@ def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
     axes.figure.colorbar(image, ax=axes, shrink=0.75)
     axes.plot(grid[origin, 1], grid[origin, 0], "o", mfc="none", mec="crimson", ms=11, mew=1.8)
     axes.set(title=f"distance from state {origin}", xlabel="column", ylabel="row")
+    _whole_ticks(axes)
+
+
+def _whole_ticks(axes: Axes) -> None:
+    """States, rows and columns are counted: no tick lies between two of them."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
