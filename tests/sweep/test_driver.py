@@ -8,7 +8,8 @@ from tests.sweep.grids import small_grid
 
 from revbis.sweep import driver
 from revbis.sweep.attempt import Outcome
-from revbis.sweep.driver import Ended, Place, Sweep
+from revbis.sweep.driver import Ended, Sweep
+from revbis.sweep.place import Place
 
 FAILED = Outcome("failed", "it broke")
 

@@ -8,7 +8,8 @@ import pytest
 from tests.sweep.grids import evaluations, small_grid
 
 from revbis.sweep import driver
-from revbis.sweep.driver import Place, Sweep
+from revbis.sweep.driver import Sweep
+from revbis.sweep.place import Place
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'revbis[sweep]'")
 pytestmark = [
