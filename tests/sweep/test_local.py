@@ -19,8 +19,8 @@ from revbis.runs import train
 from revbis.sweep import driver
 from revbis.sweep.attempt import Job
 from revbis.sweep.driver import Sweep
-from revbis.sweep.place import Place, lock_path
 from revbis.sweep.local import LocalRunner
+from revbis.sweep.place import Place, lock_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
 

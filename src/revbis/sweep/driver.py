@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from revbis import preflight
 from revbis.config import Config
+from revbis.schema import Failure
 from revbis.sweep.attempt import Job, Outcome
-from revbis.sweep.place import Failure, Place, Standing
+from revbis.sweep.place import Place, Standing
 
 State = Literal["waiting", "running", "finished", "failed"]
 _SAME_PLACE, _IN_ALL = 3, 20  # failures after which a run is given up
@@ -194,7 +195,10 @@ class Sweep:
 
     def _record_failure(self, entry: Entry, text: str, *, final: bool) -> None:
         failures = self._place.failures(entry.name)
-        failures.append(Failure(self._place.checkpoint(entry.name), text, final))
+        failure = Failure(checkpoint=self._place.checkpoint(entry.name), text=text)
+        if final:
+            failure["final"] = True
+        failures.append(failure)
         self._place.note_failures(entry.name, failures)
 
     def _given_up(self, entry: Entry) -> bool:
@@ -203,9 +207,9 @@ class Sweep:
         if not failures:
             return False
         last = failures[-1]
-        entry.text = last.text
-        here = sum(each.checkpoint == last.checkpoint for each in failures)
-        return last.final or here >= _SAME_PLACE or len(failures) >= _IN_ALL
+        entry.text = last["text"]
+        here = sum(each["checkpoint"] == last["checkpoint"] for each in failures)
+        return last.get("final", False) or here >= _SAME_PLACE or len(failures) >= _IN_ALL
 
     def _look(self, entry: Entry) -> None:
         standing = self._place.standing(entry.name)

@@ -10,12 +10,14 @@ import tempfile
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from revbis import schema
 from revbis.config import Config
 from revbis.folders import is_url, open_storage
+from revbis.schema import Beat, Failure, Failures, Result
 
-_LARGEST = 10**15  # no count, time or return of a run comes near it
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,21 +39,6 @@ class Standing:
     mean_return: float | None = None
     c: float | None = None
     beat: int = 0
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A failed attempt.
-
-    Attributes:
-        checkpoint: Frames at the newest checkpoint.
-        text: Why it failed.
-        final: Whether trying again is of no use.
-    """
-
-    checkpoint: int
-    text: str
-    final: bool = False
 
 
 class Place:
@@ -89,49 +76,41 @@ class Place:
         if content is None:
             return None
         try:
-            return Config.from_dict(json.loads(content))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-            text = str(problem).partition("\n")[0]
+            return Config.from_dict(schema.parse_json(content, dict[str, Any], "it"))
+        except (ValueError, TypeError) as problem:
             raise ValueError(
-                f"{self.folder(name)}/config.json is not a revbis config ({text}); remove the "
+                f"{self.folder(name)}/config.json is not a revbis config: {problem}; remove the "
                 "folder or give another --out"
             ) from None
 
     def standing(self, name: str) -> Standing:
         """How far a run is."""
-        progress, result = self.json(name, "progress.json"), self.json(name, "result.json")
-        beat, frames = _count(progress.get("frames")), _count(result.get("frames"))
-        newest = result if frames >= beat else progress
+        progress = self._parsed(name, "progress.json", Beat) or Beat()
+        result = self._parsed(name, "result.json", Result)
+        beat = progress.get("frames", 0)
+        newest = result if result is not None and result["frames"] >= beat else progress
         return Standing(
-            frames=max(beat, frames),
+            frames=newest.get("frames", 0),
             frames_per_second=_positive(progress.get("frames_per_second")),
             seconds=_positive(newest.get("seconds")),
-            mean_return=_number(newest.get("mean_return")),
-            c=_number(progress.get("c")),
+            mean_return=_finite(newest.get("mean_return")),
+            c=_finite(progress.get("c")),
             beat=beat,
         )
 
     def result_frames(self, name: str) -> int:
         """Frames of a run that has spent a budget; 0 if it has not."""
-        return _count(self.json(name, "result.json").get("frames"))
+        result = self._parsed(name, "result.json", Result)
+        return 0 if result is None else result["frames"]
 
     def failures(self, name: str) -> list[Failure]:
         """The failed attempts at a run that were its own fault."""
-        noted = self.json(name, "failures.json").get("failures")
-        return [
-            Failure(_count(each.get("checkpoint")), str(each["text"]), each.get("final") is True)
-            for each in (noted if isinstance(noted, list) else ())
-            if isinstance(each, dict) and isinstance(each.get("text"), str)
-        ]
+        noted = self._parsed(name, "failures.json", Failures)
+        return [] if noted is None else noted["failures"]
 
     def note_failures(self, name: str, failures: list[Failure]) -> None:
         """Writes the failed attempts at a run."""
-        noted = [
-            {"checkpoint": each.checkpoint, "text": each.text}
-            | ({"final": True} if each.final else {})
-            for each in failures
-        ]
-        self.write(name, "failures.json", {"failures": noted})
+        self.write(name, "failures.json", {"failures": failures})
 
     def checkpoint(self, name: str) -> int:
         """Frames at a run's newest checkpoint."""
@@ -143,19 +122,18 @@ class Place:
         matches = [re.search(r"frame-(\d{12})/?$", str(path)) for path in paths]
         return max((int(match[1]) for match in matches if match), default=0)
 
-    def json(self, name: str, file: str) -> dict[str, Any]:
-        """A JSON file of a run; empty if it cannot be read or is no mapping."""
-        content = self._read(name, file)
-        try:
-            values = json.loads(content or b"")
-        except (ValueError, RecursionError):
-            return {}
-        return values if isinstance(values, dict) else {}
-
     def write(self, name: str, file: str, content: dict[str, Any]) -> None:
         """Writes a JSON file of a run."""
         self._storage.makedirs(f"{self._root}/{name}", exist_ok=True)
         self._storage.pipe_file(f"{self._root}/{name}/{file}", json.dumps(content).encode())
+
+    def _parsed(self, name: str, file: str, kind: type[T]) -> T | None:
+        """A JSON file of a run, if it is there and of that type."""
+        content = self._read(name, file)
+        try:
+            return None if content is None else schema.parse_json(content, kind, file)
+        except ValueError:
+            return None
 
     def _read(self, name: str, file: str) -> bytes | None:
         self._storage.invalidate_cache()
@@ -174,18 +152,9 @@ def lock_path(out: str) -> Path:
     return Path(tempfile.gettempdir()) / f"revbis-sweep-{os.getuid()}-{digest}.lock"
 
 
-def _number(value: Any) -> float | None:
-    """A number a run may have written, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) <= _LARGEST and math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
-def _positive(value: Any) -> float | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
-
-
-def _count(value: Any) -> int:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 else 0
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and 0 < value < math.inf else None
