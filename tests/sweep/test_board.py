@@ -65,17 +65,17 @@ def test_every_run_is_a_line_that_fits(width):
 
 def test_wide_screens_show_all_and_narrow_ones_the_most_important():
     columns = {width: _header(_rendered(_entries(), width)) for width in (60, 80, 120, 200)}
-    assert columns[200] == "run state frames frames/s left return c attempts".split()
-    assert columns[120] == "run state frames frames/s left return c".split()
-    assert columns[80] == "run state done return".split()
-    assert columns[60] == "run state done".split()
+    assert columns[200] == ["run", "state", "frames", "frames/s", "left", "return", "c", "attempts"]
+    assert columns[120] == ["run", "state", "frames", "frames/s", "left", "return", "c"]
+    assert columns[80] == ["run", "state", "done", "return"]
+    assert columns[60] == ["run", "state", "done"]
 
 
 def test_short_names_leave_room_for_more_at_80_columns():
     entries = [entry for entry in _entries() if "cartpole" in entry.name]
     lines = _rendered(entries, 80)
     assert "runs in paper/dmc-cartpole_balance" in lines
-    assert _header(lines) == "run state frames frames/s left return".split()
+    assert _header(lines) == ["run", "state", "frames", "frames/s", "left", "return"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

@@ -196,35 +196,6 @@ def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone):
     assert max(RunFolder(config.directory)._claims()) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["sweep"], "give a grid"),
-        (["sweep", "table9"], "table1-cpu"),
-        (["sweep", "table1-cpu", "--out", "s3://x/y"], "--on ray"),
-        (["sweep", "table1-cpu", "--address", "auto"], "--address is for --on ray"),
-        (["sweep", "table1-cpu", "--workers", "0"], "--workers"),
-        (["sweep", "table1-cpu", "--set", "framse=3"], "framse"),
-        (["sweep", "table1-cpu", "--tasks", "dmc:walker_rum"], "did you mean dmc:walker_run"),
-        (["sweep", "table1-cpu", "--tasks", "walker_run"], "a task must be"),
-        (["sweep", "table1-cpu", "--workers", "4000"], "use fewer --workers"),
-    ],
-)
-def test_mistakes_are_told_before_anything_runs(words, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in fails(capsys, *words)
-    assert not list(tmp_path.rglob("config.json"))
-
-
-def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path):
-    with _Driver(tmp_path, "--dry-run") as sweep:
-        said = sweep.ends(0)
-    assert "cpu/tests.training-Walk/drqv2/seed-1" in said
-    assert "frames/s a run, measured just now" in said and " of disk in all" in said
-    assert "at once: about" in said
-    assert not list(tmp_path.rglob("config.json"))
-
-
 def _children(process):
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [int(child) for child in found]

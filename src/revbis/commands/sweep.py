@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -120,7 +119,9 @@ def run_grid(grid: Grid, out: str, where: Where, *, retry_failed: bool = False) 
     from revbis.sweep.driver import Sweep
     from revbis.sweep.place import lock_path
 
-    configs, place, _ = _open(grid, out, where)
+    configs, place, sweep = _open(grid, out, where)
+    if where.on == "local" and not sweep.complete:
+        _workers(where, _memory(sweep))  # refused before anything is written
     lock = lock_path(out)
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -153,7 +154,7 @@ def _check_where(where: Where, out: str) -> None:
         if count is not None and not 1 <= count <= _MOST:
             raise ValueError(f"--{name} must be a whole number from 1 to {_MOST}, got {count}")
     gpus = where.gpus
-    if not (0 <= gpus < 1 or (math.isfinite(gpus) and gpus <= _MOST and gpus == int(gpus))):
+    if not (0 <= gpus < 1 or (1 <= gpus <= _MOST and gpus == int(gpus))):
         raise ValueError(
             f"--gpus must be a share from 0 to 1, or a whole number up to {_MOST}, got {gpus:g}"
         )
@@ -174,7 +175,7 @@ def _drive(sweep: Sweep, place: Place, where: Where) -> list[int]:
     from revbis.commands.console import stop_signals
     from revbis.sweep.board import board
 
-    runner = _runner([entry.config for entry in sweep.entries], place, where)
+    runner = _runner(_memory(sweep), place, where)
     with stop_signals() as caught, board(runner.where) as show:
         sweep.run(runner, show, lambda: bool(caught))
     return caught
@@ -192,10 +193,15 @@ def _say_end(sweep: Sweep, out: str, caught: list[int]) -> int:
     return 0 if sweep.complete else 1
 
 
-def _runner(configs: Sequence[Config], place: Place, where: Where) -> Runner:
+def _memory(sweep: Sweep) -> int:
+    """What the largest run that is not finished takes; all runs are given as much."""
     from revbis.sweep.projection import memory_bytes
 
-    memory = max(map(memory_bytes, configs))
+    open_runs = (entry for entry in sweep.entries if entry.state != "finished")
+    return max((memory_bytes(entry.config) for entry in open_runs), default=1)
+
+
+def _runner(memory: int, place: Place, where: Where) -> Runner:
     if where.on == "ray":
         from revbis.sweep.ray import RayRunner, Request
 
@@ -237,13 +243,12 @@ def print_plan(grid: Grid, out: str, where: Where, *, measure: bool = False) -> 
     from revbis.sweep.projection import disk_bytes, memory_bytes
 
     configs, place, sweep = _open(grid, out, where)
-    memory = [memory_bytes(config) for config in configs]
-    workers = _workers(where, max(memory)) if where.on == "local" else None
+    workers = _workers(where, _memory(sweep)) if where.on == "local" else None
     speed = _measured(sweep) if measure else None
     times = times_left(sweep.entries, speed)
     prefix = common_folder([entry.name for entry in sweep.entries])
     rows = []
-    for entry, seconds, needed in zip(sweep.entries, times, memory, strict=True):
+    for entry, seconds in zip(sweep.entries, times, strict=True):
         begun = entry.state == "waiting" and entry.standing.frames
         rows.append(
             {
@@ -251,12 +256,13 @@ def print_plan(grid: Grid, out: str, where: Where, *, measure: bool = False) -> 
                 "state": "resumed" if begun else entry.state,
                 "time": "not known" if seconds is None else in_time(seconds),
                 "frames": f"{entry.config.frames:,}",
-                "memory": in_words(needed),
+                "memory": in_words(memory_bytes(entry.config)),
                 "disk": in_words(disk_bytes(entry.config)),
             }
         )
     same = _take_same(rows, ("frames", "memory", "disk"))
-    print_table(f"{len(rows)} runs in {place.folder(prefix)}", rows)
+    print(f"in {place.folder(prefix)}:")
+    print_table(f"{len(rows)} runs", rows)
     if same:
         print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
     print(f"all runs: {in_words(sum(map(disk_bytes, configs)))} disk")
