@@ -2,13 +2,19 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.sweep.grids import small_grid
 
+from revbis.checkpoint import DamagedError
+from revbis.envs.rendering import RenderingError
+from revbis.preflight import UnfitMachineError
 from revbis.sweep import driver
-from revbis.sweep.attempt import Outcome
-from revbis.sweep.driver import Ended, Place, Sweep
+from revbis.sweep.attempt import Outcome, _is_final
+from revbis.sweep.driver import Ended, Sweep
+from revbis.sweep.place import Place, Standing
+from revbis.train import TrainingFailedError
 
 FAILED = Outcome("failed", "it broke")
 
@@ -85,7 +91,8 @@ def test_finished_runs_are_not_started(made, tmp_path):
 
 def test_a_larger_budget_goes_on(made):
     configs, place = made
-    place.write(place.name(configs[0]), "result.json", {"frames": configs[0].frames})
+    result = {"frames": configs[0].frames, "mean_return": 1.0}
+    place.write(place.name(configs[0]), "result.json", result)
     longer = [replace(config, frames=config.frames + 1) for config in configs[:1]]
     _, runner, _ = _run(longer, place, {"": [DONE]})
     assert len(runner.started) == 1
@@ -124,14 +131,71 @@ def test_a_machine_that_dies_is_never_the_runs_fault(made):
     dying += _always(Outcome("superseded"), True, times=9) + [DONE]
     sweep, runner, _ = _run(configs[:1], place, {"": dying})
     assert sweep.complete and len(runner.started) == 19
-    assert place.json(place.name(configs[0]), "failures.json") == {}
+    assert place.failures(place.name(configs[0])) == []
 
 
-def test_a_run_that_tells_nothing_for_long_is_ended(made, monkeypatch):
+@pytest.mark.parametrize("ending", [FAILED, Outcome("failed", "signal 9"), Outcome("stopped")])
+def test_a_run_that_tells_nothing_for_long_is_ended_and_not_blamed(made, monkeypatch, ending):
+    configs, place = made
+    monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0)  # each look finds it stalled
+    stalls = [(None, True, None), (ending, True, None)] * 5
+    sweep, runner, _ = _run(configs[:1], place, {"": [*stalls, DONE]})
+    assert runner.killed == [place.name(configs[0])] * 5
+    assert sweep.complete and len(runner.started) == 6
+    assert not place.failures(place.name(configs[0]))
+    assert "told nothing" in sweep.entries[0].text
+
+
+def test_only_the_attempt_that_was_ended_is_excused(made, monkeypatch):
     configs, place = made
     monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0)
-    _, runner, _ = _run(configs[:1], place, {"": [(None, True, None), DONE]})
-    assert runner.killed[0] == place.name(configs[0])
+    sweep = Sweep(configs[:1], place)
+    endings = [(None, True, None), (FAILED, True, None), (FAILED, True, None), DONE]
+    runner = Script(place, {"": endings})
+
+    def look(entries):
+        monkeypatch.setattr(driver, "_STALL_SECONDS", 1000.0 if runner.killed else -1.0)
+
+    sweep.run(runner, look, lambda: False)
+    assert [failure["text"] for failure in place.failures(place.name(configs[0]))] == ["it broke"]
+
+
+def test_a_mistake_is_given_up_at_once_and_remembered(made):
+    configs, place = made
+    refused = Outcome("refused", "ValueError: reward must be finite")
+    sweep, runner, _ = _run(configs[:1], place, {"": [(refused, True, 300)]})
+    entry = sweep.entries[0]
+    assert entry.state == "failed" and len(runner.started) == 1
+    noted = [{"checkpoint": 300, "text": refused.text, "final": True}]
+    assert place.failures(entry.name) == noted
+    again = Sweep(configs[:1], place)
+    assert again.entries[0].state == "failed" and again.entries[0].text == refused.text
+    _, runner, _ = _run(configs[:1], place, {"": [DONE]}, retry_failed=True)
+    assert len(runner.started) == 1
+
+
+def test_trying_again_leaves_runs_alone_that_have_not_failed(made, tmp_path):
+    configs, place = made
+    Sweep(configs, place, retry_failed=True)
+    assert not list(tmp_path.rglob("failures.json"))
+
+
+@pytest.mark.parametrize(
+    ("problem", "final"),
+    [
+        (ValueError("wrong setting"), True),
+        (TrainingFailedError("the loss is nan"), True),
+        (DamagedError("a checkpoint"), False),  # storage may come back
+        (RenderingError("no OpenGL here"), False),  # another node may draw
+        (UnfitMachineError("no GPU here"), False),
+        (json.JSONDecodeError("half a file", "", 0), False),
+        (RuntimeError("CUDA error"), False),
+        (OSError("disk full"), False),
+        (MemoryError(), False),
+    ],
+)
+def test_which_failures_would_only_be_repeated(problem, final):
+    assert _is_final(problem) is final
 
 
 def test_a_stop_leaves_at_once_and_closes_the_runner(made):
@@ -155,17 +219,7 @@ def test_progress_is_read_from_the_runs_folder(made):
     name = place.name(configs[0])
     place.write(name, "progress.json", {"frames": 700, "mean_return": 3.0})
     sweep = Sweep(configs[:1], place)
-    assert sweep.entries[0].progress == {"frames": 700, "mean_return": 3.0}
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "{half", "null"])
-def test_files_that_are_no_json_are_passed_over(made, tmp_path, content):
-    configs, place = made
-    folder = tmp_path / place.name(configs[0])
-    folder.mkdir(parents=True)
-    for file in ("progress.json", "failures.json", "result.json"):
-        (folder / file).write_text(content)
-    assert Sweep(configs[:1], place).entries[0].state == "waiting"
+    assert sweep.entries[0].standing == Standing(frames=700, mean_return=3.0, beat=700)
 
 
 def test_what_is_noted_is_json(made, tmp_path):
@@ -173,3 +227,80 @@ def test_what_is_noted_is_json(made, tmp_path):
     _run(configs[:1], place, {"": [(FAILED, True, 300), DONE]})
     noted = json.loads((tmp_path / place.name(configs[0]) / "failures.json").read_text())
     assert noted == {"failures": [{"checkpoint": 300, "text": "it broke"}]}
+
+
+# ---- what is refused before anything starts
+
+
+def _refused(configs, place, here=True):
+    with pytest.raises(ValueError) as caught:
+        Sweep(configs, place).check(here=here)
+    return str(caught.value)
+
+
+def _begin(place, config, **changes):
+    place.write(place.name(config), "config.json", replace(config, **changes).as_dict())
+
+
+def test_a_grid_that_can_be_made_is_not_refused(made):
+    configs, place = made
+    _begin(place, configs[0])
+    _begin(place, configs[1], frames=999, device="cuda")  # safe changes
+    Sweep(configs, place).check(here=True)
+
+
+def test_runs_with_other_settings_are_refused_together(made):
+    configs, place = made
+    _begin(place, configs[0], hidden=99)
+    _begin(place, configs[2], batch_size=7)
+    text = _refused(configs, place)
+    assert text.startswith("2 of 4 runs cannot be made, so none is started:\n")
+    for config, change in ((configs[0], "--hidden was 99, now 16"), (configs[2], "--batch-size")):
+        line = next(line for line in text.splitlines() if change in line)
+        assert line.startswith(f"  {place.name(config)}: {place.folder(place.name(config))} was")
+
+
+def test_one_reason_for_all_runs_is_told_once(made):
+    configs, place = made
+    text = _refused([replace(config, device="gpu") for config in configs], place, here=False)
+    assert text == "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'; try auto"
+
+
+def test_one_reason_for_some_runs_names_the_first(made):
+    configs, place = made
+    some = [replace(config, device="gpu") for config in configs[:3]] + configs[3:]
+    text = _refused(some, place)
+    assert f"  {place.name(configs[0])} and 2 more runs: device must be" in text
+
+
+def test_many_reasons_are_cut(tmp_path):
+    configs = small_grid(seeds=list(range(10)), methods=["drqv2"]).configs(tmp_path)
+    place = Place(str(tmp_path))
+    for config in configs:
+        _begin(place, config, hidden=99)
+    lines = _refused(configs, place).splitlines()
+    assert len(lines) == 7 and lines[-1] == "  and 5 more reasons"
+
+
+def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
+    configs, place = made
+    monkeypatch.setattr("revbis.preflight.is_installed", lambda module: False)
+    with_wandb = [replace(config, wandb="mine") for config in configs]
+    assert "pip install wandb" in _refused(with_wandb, place)
+    Sweep(with_wandb, place).check(here=False)
+    for config in with_wandb:
+        result = {"frames": config.frames, "mean_return": 1.0}
+        place.write(place.name(config), "result.json", result)
+    Sweep(with_wandb, place).check(here=True)
+    _begin(place, configs[0], hidden=99)
+    assert "--hidden" in _refused(with_wandb, place)
+
+
+def test_a_run_at_a_url_is_compared_too(tmp_path):
+    place = Place(f"file://{tmp_path}")
+    configs = small_grid().configs(Path())
+    _begin(place, configs[0], hidden=99)
+    text = _refused(configs, place, here=False)
+    assert f"file://{tmp_path}/{place.name(configs[0])} was begun with other settings" in text
+    (tmp_path / place.name(configs[0]) / "config.json").write_text("[" * 100_000)
+    assert "config.json is not a revbis config" in _refused(configs, place, here=False)

@@ -1,14 +1,19 @@
 """Real sweeps on Ray's own multi-node test cluster, on this machine."""
 
+import json
 import os
 import signal
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.sweep.grids import evaluations, small_grid
+from tests.sweep.tasks import MARKER
 
 from revbis.sweep import driver
-from revbis.sweep.driver import Place, Sweep
+from revbis.sweep.driver import Sweep
+from revbis.sweep.place import Place
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'revbis[sweep]'")
 pytestmark = [
@@ -22,7 +27,15 @@ LONGER = {"frames": 3000, "eval_every": 1000}  # so that there is a middle to be
 
 
 @pytest.fixture
-def cluster(monkeypatch):
+def marker(monkeypatch, tmp_path_factory):
+    """The file that tells that a run of the task Stuck stands still."""
+    path = tmp_path_factory.mktemp("stuck") / "marker"
+    monkeypatch.setenv(MARKER, str(path))
+    return path
+
+
+@pytest.fixture
+def cluster(monkeypatch, marker):
     """Two nodes with one core each; the first is the head."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
     monkeypatch.setenv("PYTHONPATH", os.getcwd())  # for the task in tests.training
@@ -79,20 +92,20 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
     place = Place(url)
-    configs = _configs(driver.Path())[:1]
+    configs = _configs(Path())[:1]
     sweep, runner = Sweep(configs, place), _runner(cluster, place)
     killed = []
 
     def kill_a_worker(entries):
         for entry in entries:
-            claim = place.json(entry.name, "attempts/attempt-0001.json")
-            if not killed and claim and place.checkpoint(entry.name):
+            if not killed and place.checkpoint(entry.name):
+                claim = tmp_path / "shared" / entry.name / "attempts" / "attempt-0001.json"
                 killed.append(entry.name)
-                os.kill(claim["process"], signal.SIGKILL)
+                os.kill(json.loads(claim.read_text())["process"], signal.SIGKILL)
 
     sweep.run(runner, kill_a_worker, lambda: False)
     assert killed and sweep.complete, [entry.text for entry in sweep.entries]
-    failures = place.json(killed[0], "failures.json")["failures"]
+    failures = place.failures(killed[0])
     assert [failure["checkpoint"] > 0 for failure in failures] == [True]
     there = [replace(config, out=tmp_path / "shared") for config in configs]
     assert evaluations(there).items() <= undisturbed.items()
@@ -106,9 +119,7 @@ def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
 
     def look(entries):
         if all(place.checkpoint(entry.name) for entry in entries):
-            seen.extend(
-                place.json(entry.name, "progress.json").get("frames", 0) for entry in entries
-            )
+            seen.extend(place.standing(entry.name).beat for entry in entries)
 
     sweep.run(_runner(cluster, place), look, lambda: bool(seen))
     assert seen and not sweep.complete
@@ -118,3 +129,24 @@ def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
     again.run(_runner(cluster, place), lambda entries: None, lambda: False)
     assert again.complete
     assert evaluations(configs).items() <= undisturbed.items()
+
+
+def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(
+    cluster, marker, tmp_path, monkeypatch
+):
+    place, until = Place(str(tmp_path)), time.monotonic() + 300
+    grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
+    sweep = Sweep([replace(c, threads=1) for c in grid.configs(tmp_path)], place)
+    texts = []
+
+    def look(entries):
+        [entry] = entries
+        texts.append(entry.text)
+        stuck = marker.exists() and entry.state == "running" and entry.attempts == 1
+        monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0 if stuck else 1e6)
+
+    sweep.run(_runner(cluster, place), look, lambda: time.monotonic() > until)
+    [entry] = sweep.entries
+    assert sweep.complete and entry.attempts == 2, texts
+    assert any("told nothing" in text for text in texts)
+    assert not list(tmp_path.rglob("failures.json"))

@@ -82,14 +82,14 @@ def check(task: Annotated[str, tyro.conf.Positional]) -> None:
 
 
 def names() -> None:
-    """Lists every task of the simulators that are installed."""
-    from revbis.envs import task_names
+    """Lists every task, and what is to be installed for those that cannot be made yet."""
+    from revbis.envs import missing, task_names
 
     for suite in ("dmc", "metaworld"):
-        try:
-            print("\n".join(task_names(suite)))
-        except ModuleNotFoundError as missing:
-            print(f"revbis: {missing}", file=sys.stderr)
+        print("\n".join(task_names(suite)))
+        text = missing(suite)
+        if text is not None:
+            print(f"revbis: {text}", file=sys.stderr)
 
 
 COMMANDS = {"preview": preview, "check": check, "list": names}

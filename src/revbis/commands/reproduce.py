@@ -42,9 +42,6 @@ def command(
         where: Where runs are made.
         sweep: Make missing runs first; else take those that are there.
     """
-    from revbis import runtime
-
-    runtime.prepare(where.threads)
     from revbis.analysis.scores import read_study
     from revbis.commands.sweep import run_grid
     from revbis.sweep.grid import read_grid

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,8 +12,12 @@ import tyro
 
 if TYPE_CHECKING:
     from revbis.config import Config
-    from revbis.sweep.driver import Entry, Place, Runner, Sweep
+    from revbis.sweep.driver import Runner, Sweep
     from revbis.sweep.grid import Grid
+    from revbis.sweep.place import Place
+    from revbis.sweep.projection import Speed
+
+_MOST = 4096  # threads, GPUs or runs at once: more than any machine has
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def command(
     out: str = "runs",
     where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
+    measure: bool = False,
     retry_failed: bool = False,
 ) -> None:
     """Makes every run of a grid: tasks x methods x seeds x overrides.
@@ -56,7 +60,8 @@ def command(
 
     Repeating the command goes on: finished runs are skipped, interrupted ones resumed. A run that
     fails is tried again from its last checkpoint; after three failures at the same one it is given
-    up, and the others go on. Ctrl-C saves all running ones first.
+    up, and the others go on. A mistake, such as a reward that is no number, is not tried again.
+    Ctrl-C saves all running ones first.
 
     Args:
         grid: A YAML file, or a grid that ships by its name; flags replace what it says.
@@ -68,13 +73,15 @@ def command(
         out: Folder for all runs: a path that every machine sees, or an fsspec URL with Ray.
         where: Where runs are made.
         dry_run: Print the runs, their folders, and the projected time, memory and disk.
+        measure: Measure the speed of one of the runs here, in at most 20 seconds, for the time that
+            --dry-run prints; implies --dry-run.
         retry_failed: Try those again that were given up.
     """
-    from revbis import runtime
-
-    runtime.prepare(where.threads)
     chosen = choose_grid(grid, tasks, methods, seeds, preset, set)
-    sys.exit(run_grid(chosen, out, where, dry_run=dry_run, retry_failed=retry_failed))
+    if dry_run or measure:
+        print_plan(chosen, out, where, measure=measure)
+    else:
+        sys.exit(run_grid(chosen, out, where, retry_failed=retry_failed))
 
 
 def choose_grid(
@@ -103,30 +110,18 @@ def choose_grid(
     return replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
 
 
-def run_grid(
-    grid: Grid, out: str, where: Where, *, dry_run: bool = False, retry_failed: bool = False
-) -> int:
+def run_grid(grid: Grid, out: str, where: Where, *, retry_failed: bool = False) -> int:
     """Makes a grid's runs and returns the exit code: 0 if all are finished."""
     import filelock
     from rich.console import Console
 
-    from revbis.envs import check_task
     from revbis.sweep.board import table
-    from revbis.sweep.driver import Place, Sweep, lock_path
+    from revbis.sweep.driver import Sweep
+    from revbis.sweep.place import lock_path
 
-    if where.on == "local" and "://" in out:
-        raise ValueError(f"--out {out} is for --on ray; local runs need a path")
-    if where.on == "local" and where.address is not None:
-        raise ValueError("--address is for --on ray")
-    for task in grid.tasks:
-        with suppress(*([ModuleNotFoundError] if where.on == "ray" else [])):  # nodes may have it
-            check_task(task)
-    base = Path() if "://" in out else Path(out).resolve()
-    configs = [replace(config, threads=where.threads) for config in grid.configs(base)]
-    place = Place(out)
-    if dry_run:
-        _print_plan(configs, place, where)
-        return 0
+    configs, place, sweep = _open(grid, out, where)
+    if where.on == "local" and not sweep.complete:
+        _workers(where, _memory(sweep))  # refused before anything is written
     lock = lock_path(out)
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -135,8 +130,44 @@ def run_grid(
             caught = [] if sweep.complete else _drive(sweep, place, where)
     except filelock.Timeout:
         raise ValueError(f"another sweep is driving {out}; wait for it or end it first") from None
-    Console(width=None if sys.stdout.isatty() else 140).print(table(sweep.entries, out))
+    console = Console()
+    console.print(table(sweep.entries, out, console.width))
     return _say_end(sweep, out, caught)
+
+
+def _open(grid: Grid, out: str, where: Where) -> tuple[list[Config], Place, Sweep]:
+    """The grid's runs, their folder and how they stand; refused if one of them cannot be made."""
+    from revbis.sweep.driver import Sweep
+    from revbis.sweep.place import Place
+
+    _check_where(where, out)
+    base = Path() if "://" in out else Path(out).resolve()
+    configs = [replace(config, threads=where.threads) for config in grid.configs(base)]
+    place = Place(out)
+    sweep = Sweep(configs, place)
+    sweep.check(here=where.on == "local")
+    return configs, place, sweep
+
+
+def _check_where(where: Where, out: str) -> None:
+    for name, count in (("threads", where.threads), ("workers", where.workers)):
+        if count is not None and not 1 <= count <= _MOST:
+            raise ValueError(f"--{name} must be a whole number from 1 to {_MOST}, got {count}")
+    gpus = where.gpus
+    if not (0 <= gpus < 1 or (1 <= gpus <= _MOST and gpus == int(gpus))):
+        raise ValueError(
+            f"--gpus must be a share from 0 to 1, or a whole number up to {_MOST}, got {gpus:g}"
+        )
+    if where.on == "ray":
+        if where.workers is not None:
+            raise ValueError("--workers is for --on local; with Ray the nodes decide")
+        return
+    if "://" in out:
+        raise ValueError(f"--out {out} is for --on ray; local runs need a path")
+    if where.address is not None:
+        raise ValueError("--address is for --on ray")
+    if gpus:
+        raise ValueError("--gpus is for --on ray; local runs use --set device=cuda")
 
 
 def _drive(sweep: Sweep, place: Place, where: Where) -> list[int]:
@@ -144,7 +175,7 @@ def _drive(sweep: Sweep, place: Place, where: Where) -> list[int]:
     from revbis.commands.console import stop_signals
     from revbis.sweep.board import board
 
-    runner = _runner([entry.config for entry in sweep.entries], place, where)
+    runner = _runner(_memory(sweep), place, where)
     with stop_signals() as caught, board(runner.where) as show:
         sweep.run(runner, show, lambda: bool(caught))
     return caught
@@ -162,10 +193,15 @@ def _say_end(sweep: Sweep, out: str, caught: list[int]) -> int:
     return 0 if sweep.complete else 1
 
 
-def _runner(configs: Sequence[Config], place: Place, where: Where) -> Runner:
+def _memory(sweep: Sweep) -> int:
+    """What the largest run that is not finished takes; all runs are given as much."""
     from revbis.sweep.projection import memory_bytes
 
-    memory = max(map(memory_bytes, configs))
+    open_runs = (entry for entry in sweep.entries if entry.state != "finished")
+    return max((memory_bytes(entry.config) for entry in open_runs), default=1)
+
+
+def _runner(memory: int, place: Place, where: Where) -> Runner:
     if where.on == "ray":
         from revbis.sweep.ray import RayRunner, Request
 
@@ -187,8 +223,6 @@ def _workers(where: Where, memory: int) -> int:
 
     free = available_bytes()
     fitting = free // memory
-    if where.workers is not None and where.workers < 1:
-        raise ValueError(f"--workers must be at least 1, got {where.workers}")
     wanted = where.workers or 1
     if fitting < wanted:
         raise MemoryError(
@@ -200,51 +234,78 @@ def _workers(where: Where, memory: int) -> int:
     return where.workers or max(1, min(fitting, (cores or 1) // where.threads))
 
 
-def _print_plan(configs: Sequence[Config], place: Place, where: Where) -> None:
-    """The runs and what they will take."""
+def print_plan(grid: Grid, out: str, where: Where, *, measure: bool = False) -> None:
+    """Prints the runs and what they will take; starts none."""
     from revbis.commands.console import in_time, print_table
     from revbis.memory import in_words
-    from revbis.sweep.driver import Sweep
-    from revbis.sweep.projection import disk_bytes, frames_per_second, memory_bytes
+    from revbis.sweep.board import common_folder
+    from revbis.sweep.plan import times_left
+    from revbis.sweep.projection import disk_bytes, memory_bytes
 
-    workers = _workers(where, max(map(memory_bytes, configs))) if where.on == "local" else None
-    sweep = Sweep(configs, place)
-    speed, source = _known_speed(sweep.entries), "as the runs so far"
-    if speed is None:
-        print("measuring a few steps and updates ...", file=sys.stderr, flush=True)
-        example = next((c for c in configs if c.agent.has_objective), configs[0])
-        speed, source = frames_per_second(example), "measured just now on this machine"
-    rows, hours = [], 0.0
-    for entry in sweep.entries:
-        done = int(entry.progress.get("frames", 0))
-        seconds = 0.0 if entry.state == "finished" else (entry.config.frames - done) / speed
-        hours += seconds / 3600
+    configs, place, sweep = _open(grid, out, where)
+    workers = _workers(where, _memory(sweep)) if where.on == "local" else None
+    speed = _measured(sweep) if measure else None
+    times = times_left(sweep.entries, speed)
+    prefix = common_folder([entry.name for entry in sweep.entries])
+    rows = []
+    for entry, seconds in zip(sweep.entries, times, strict=True):
+        begun = entry.state == "waiting" and entry.standing.frames
         rows.append(
             {
-                "folder": entry.name,
-                "state": entry.state if not done or entry.state == "finished" else "resumed",
+                "run": entry.name.removeprefix(f"{prefix}/"),
+                "state": "resumed" if begun else entry.state,
+                "time": "not known" if seconds is None else in_time(seconds),
                 "frames": f"{entry.config.frames:,}",
-                "time": in_time(seconds),
                 "memory": in_words(memory_bytes(entry.config)),
                 "disk": in_words(disk_bytes(entry.config)),
             }
         )
-    print_table(f"{len(rows)} runs in {place.url or Path(configs[0].out)}", rows)
-    disk = in_words(sum(disk_bytes(config) for config in configs))
-    print(f"{speed:.3g} frames/s a run, {source}; {disk} of disk in all")
-    if workers:
-        print(f"{workers} at once: about {in_time(hours * 3600 / workers)}")
-    else:
-        print(f"about {in_time(hours * 3600)} through the number of runs at once")
+    same = _take_same(rows, ("frames", "memory", "disk"))
+    print(f"in {place.folder(prefix)}:")
+    print_table(f"{len(rows)} runs", rows)
+    if same:
+        print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
+    print(f"all runs: {in_words(sum(map(disk_bytes, configs)))} disk")
+    source = "as the runs so far" if speed is None else "as measured here just now"
+    print(_time_line(times, workers, source))
 
 
-def _known_speed(entries: Sequence[Entry]) -> float | None:
-    """Median speed of runs that have begun."""
-    from statistics import median
+def _time_line(times: Sequence[float | None], workers: int | None, source: str) -> str:
+    """How long a sweep will take, in words."""
+    from revbis.commands.console import in_time
+    from revbis.sweep.plan import together
 
-    speeds = [
-        float(entry.progress["frames"]) / float(entry.progress["seconds"])
-        for entry in entries
-        if entry.progress.get("frames") and entry.progress.get("seconds")
-    ]
-    return median(speeds) if speeds else None
+    total = together(times, workers or 1)
+    if total is None:
+        return "time: not known before runs have begun; --measure measures it, in 20 s at most"
+    at_once = f"with {workers} at once" if workers else "divided by the number of runs at once"
+    return f"time: about {in_time(total)} {at_once}, {source}"
+
+
+def _take_same(rows: list[dict[str, str]], names: Sequence[str]) -> dict[str, str]:
+    """Takes out of a table what is the same in every row."""
+    same = {name: rows[0][name] for name in names if len({row[name] for row in rows}) == 1}
+    for row in rows:
+        for name in same:
+            del row[name]
+    return same
+
+
+def _measured(sweep: Sweep) -> Speed | None:
+    from revbis.sweep.measure import NotMeasuredError, measure
+    from revbis.sweep.plan import representative
+
+    config = representative(sweep.entries)
+    if config is None:
+        return None
+    what = f"{config.task}, {config.method}"
+    print(f"measuring {what}, for 20 s at most ...", file=sys.stderr, flush=True)
+    try:
+        speed = measure(config)
+    except NotMeasuredError as problem:
+        print(f"revbis: warning: {problem}", file=sys.stderr)
+        return None
+    times = {"a step": speed.step, "an update": speed.update}
+    words = [f"{1000 * seconds:.3g} ms {name}" for name, seconds in times.items()]
+    print(f"{what}: {', '.join(words)}", file=sys.stderr)
+    return speed

@@ -120,7 +120,7 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
-    from revbis.envs import task_names
+    from revbis.envs import missing, task_names
     from revbis.methods import METHODS
     from revbis.presets import PRESETS
 
@@ -130,10 +130,10 @@ def _list() -> None:
     print("methods:\n  " + " ".join(METHODS))
     print("tasks (any gym:ID and package.module:factory too):")
     for suite in ("dmc", "metaworld"):
-        try:
-            print("  " + " ".join(task_names(suite)))
-        except ModuleNotFoundError as missing:
-            print(f"  {suite}: {missing}")
+        print("  " + " ".join(task_names(suite)))
+        text = missing(suite)
+        if text is not None:
+            print(f"  {text}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:

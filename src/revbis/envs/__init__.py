@@ -7,19 +7,18 @@ observation, info = env.reset()
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from revbis import checks
 from revbis.envs.extras import require
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
+from revbis.envs.tasks import check_name, check_task, missing, task_names
 
 if TYPE_CHECKING:
     from revbis.envs.environment import TaskEnv
     from revbis.envs.simulation import Simulation
 
 SUITES = ("dmc", "metaworld", "gym")
-_FORMS = "dmc:NAME, metaworld:NAME, gym:ID or package.module:factory"
 
 
 def make_env(
@@ -61,8 +60,7 @@ def make_env(
     pixels, seed = checks.whole(pixels, "pixels", 8), checks.whole(seed, "seed", 0)
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
-    if not isinstance(task, str):
-        raise ValueError(f"a task must be {_FORMS}, got {task!r}")
+    check_name(task)
     if distractor is not None and observation == "state":
         raise ValueError(
             'a distractor is seen in pixels only; leave it out with observation="state"'
@@ -90,45 +88,11 @@ def make_env(
     )
 
 
-def task_names(suite: str) -> list[str]:
-    """Every task of "dmc" or "metaworld", as `make_env` takes it.
-
-    Raises:
-        ModuleNotFoundError: Where the suite is not installed, with the line that installs it.
-    """
-    checks.choice(suite, ("dmc", "metaworld"), "suite")
-    with suppress(RenderingError):  # names can be told without OpenGL
-        choose_backend()  # before anything imports MuJoCo
-    if suite == "dmc":
-        from revbis.envs.dmc import task_names as names
-    else:
-        from revbis.envs.metaworld import task_names as names
-    return [f"{suite}:{name}" for name in names()]
-
-
-def check_task(task: str) -> None:
-    """Refuses a name that no task can have, without making the task.
-
-    Raises:
-        ValueError: For a task that dmc or metaworld has not, with the nearest names, or one that
-            is not written as tasks are.
-        ModuleNotFoundError: Where the suite is not installed, with the line that installs it.
-    """
-    suite, _, name = task.partition(":")
-    if not (suite and name):
-        raise ValueError(f"a task must be {_FORMS}, got {task!r}{_suggestion(task)}")
-    if suite in ("dmc", "metaworld") and task not in (names := task_names(suite)):
-        near = get_close_matches(task, names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"there is no task {task!r} among the {len(names)} of {suite}{hint}")
-
-
 def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
     suite, _, name = task.partition(":")
     if suite in ("dmc", "metaworld"):
         with nullcontext() if size else suppress(RenderingError):
             choose_backend()  # before anything imports MuJoCo
-    check_task(task)
     if suite in ("dmc", "metaworld"):
         if suite == "dmc":
             from revbis.envs.dmc import DmcSimulation
@@ -148,17 +112,4 @@ def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Sim
     return gymnasium.GymSimulation(env, task, size=size)
 
 
-def _suggestion(task: str) -> str:
-    """The nearest full names for a task written without its suite."""
-    names = []
-    for suite in ("dmc", "metaworld"):
-        try:
-            names += task_names(suite)
-        except ModuleNotFoundError:
-            continue
-    near = get_close_matches(task, [name.partition(":")[2] for name in names], n=1, cutoff=0.7)
-    full = [name for name in names if near and name.endswith(f":{near[0]}")]
-    return f"; did you mean {full[0]}?" if full else ""
-
-
-__all__ = ["QUALITIES", "SUITES", "Quality", "check_task", "make_env", "task_names"]
+__all__ = ["QUALITIES", "SUITES", "Quality", "check_task", "make_env", "missing", "task_names"]

@@ -26,7 +26,7 @@ _UNBOUNDED = 1e6  # lqr's actions are bounded by 1e10, which is no scale
 
 
 def task_names() -> list[str]:
-    """Every task, such as `cheetah_run` and `reach_duplo`."""
+    """Every task that is installed, such as `cheetah_run` and `reach_duplo`."""
     return sorted([*_suite_tasks(), *_manipulation_tasks()])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from importlib.metadata import requires
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -33,7 +34,22 @@ def require(module: str, extra: str, why: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:  # the module, or something that it needs itself
-        raise ModuleNotFoundError(
-            f"{why} needs {error.name}, which is not installed; type: {install_line(extra)}",
-            name=error.name,
-        ) from None
+        text = missing_text(error.name or module, extra, why)
+        raise ModuleNotFoundError(text, name=error.name) from None
+
+
+def is_installed(module: str) -> bool:
+    """Whether a top-level module can be imported, without importing it.
+
+    A folder of that name in the working folder, such as the one wandb writes to, does not count.
+    """
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None
+
+
+def missing_text(module: str, extra: str, why: str) -> str:
+    """The message for a module that is not installed; see `require`."""
+    return f"{why} needs {module}, which is not installed; type: {install_line(extra)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from inspect import signature
@@ -17,6 +15,7 @@ from PIL import Image
 
 from revbis.envs.rendering import Pixels, forget_in_dm_control
 from revbis.envs.simulation import Outcome
+from revbis.envs.tasks import no_factory, no_module, search_working_folder
 
 
 def make_registered(name: str) -> Env[Any, Any]:
@@ -32,20 +31,16 @@ def make_registered(name: str) -> Env[Any, Any]:
 def make_custom(task: str) -> Env[Any, Any]:
     """What `package.module:factory` returns; the working folder is searched too."""
     module_name, _, factory_name = task.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    search_working_folder()
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as missing:
         if missing.name is None or not module_name.startswith(missing.name):
             raise
-        raise ValueError(
-            f"{task}: there is no module {missing.name!r} on sys.path or in {os.getcwd()}; a task "
-            "is dmc:NAME, metaworld:NAME, gym:ID or package.module:factory"
-        ) from None
+        raise no_module(task, missing.name) from None
     factory = getattr(module, factory_name, None)
     if not callable(factory):
-        raise ValueError(f"{task}: module {module_name!r} has no function {factory_name!r}")
+        raise no_factory(task)
     try:
         signature(factory).bind()
     except TypeError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,14 @@ _HORIZON = 500
 
 
 def task_names() -> list[str]:
-    """Every task, such as `hammer` and `drawer-close`."""
-    known = require("metaworld.env_dict", "metaworld", "a metaworld: task").ALL_V3_ENVIRONMENTS
-    return sorted(name.removesuffix(_SUFFIX) for name in known)
+    """Every task that is installed, such as `hammer` and `drawer-close`."""
+    return sorted(name.removesuffix(_SUFFIX) for name in _environments())
+
+
+def _environments() -> dict[str, Any]:
+    module = require("metaworld.env_dict", "metaworld", "a metaworld: task")
+    environments: dict[str, Any] = module.ALL_V3_ENVIRONMENTS
+    return environments
 
 
 class MetaworldSimulation:
@@ -34,9 +40,7 @@ class MetaworldSimulation:
     """
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
-        from metaworld.env_dict import ALL_V3_ENVIRONMENTS
-
-        self._env = ALL_V3_ENVIRONMENTS[name + _SUFFIX]()
+        self._env = _environments()[name + _SUFFIX]()
         self._env.model.camera(_CAMERA).pos = _CAMERA_POSITION
         self._env.max_path_length = _HORIZON
         # Without a list of tasks to pick from, an environment draws its goals itself, from its own

@@ -1,6 +1,20 @@
-"""Replay: each frame stored once; stacks, n-step returns and shifts are made when sampling."""
+"""Replay: each frame stored once; stacks, n-step returns and shifts are made when sampling.
 
-from revbis.replay.batch import Batch, OneStep
-from revbis.replay.buffer import Replay
+What needs torch or numba loads on first use: `revbis.replay.storage` can be used without either.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from revbis.replay.batch import Batch, OneStep
+    from revbis.replay.buffer import Replay
 
 __all__ = ["Batch", "OneStep", "Replay"]
+_HOMES = {"Batch": "batch", "OneStep": "batch", "Replay": "buffer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"revbis.replay.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'revbis.replay' has no attribute {name!r}")

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from revbis import runtime
 
-End = Literal["finished", "stopped", "superseded", "failed"]
+End = Literal["finished", "stopped", "superseded", "failed", "refused"]
 _PARENT_DEATH = 1  # of Linux's prctl
 
 
@@ -45,7 +45,8 @@ class Outcome:
     """How an attempt ended.
 
     Attributes:
-        end: finished, stopped (saved on request), superseded by another attempt, or failed.
+        end: finished, stopped (saved on request), superseded by another attempt, failed, or
+            refused: a mistake that another attempt would only repeat.
         text: What failed.
     """
 
@@ -84,10 +85,24 @@ def attempt(job: Job) -> Outcome:
         with suppress(Exception):  # the log and the diagnosis, if that is still possible
             home.saved()
         text = str(problem) or "no message"
-        return Outcome("failed", f"{type(problem).__name__}: {text.splitlines()[0]}")
+        end: End = "refused" if _is_final(problem) else "failed"
+        return Outcome(end, f"{type(problem).__name__}: {text.splitlines()[0]}")
     finally:
         if job.storage is not None:
             shutil.rmtree(config.out, ignore_errors=True)
+
+
+def _is_final(problem: Exception) -> bool:
+    """Whether another attempt would end the same way: settings, tasks, losses that are not finite.
+
+    Files that cannot be read, and what a machine lacks, may be otherwise elsewhere or later.
+    """
+    from revbis.checkpoint import DamagedError
+    from revbis.envs.rendering import RenderingError
+    from revbis.preflight import UnfitMachineError
+
+    passing = (DamagedError, RenderingError, UnfitMachineError, UnicodeError, json.JSONDecodeError)
+    return isinstance(problem, ValueError) and not isinstance(problem, passing)
 
 
 def _mirrored(config: Any, url: str, kind: Any) -> tuple[Any, Any]:

@@ -7,16 +7,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal
+
+from revbis.commands.console import in_time
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from revbis.sweep.driver import Entry, State
 
 _ORDER: tuple[State, ...] = ("running", "failed", "waiting", "finished")
 _PLAIN_SECONDS = 30.0
 _COLOURS = {"running": "cyan", "failed": "red", "waiting": "dim", "finished": "green"}
+_COLUMNS = ("state", "frames", "done", "frames/s", "left", "return", "c", "attempts")
+# Left out one after the other where the screen is narrow; `done` stands in for `frames`.
+_DROPPED = ("attempts", "c", "frames", "frames/s", "left", "return")
+_GAP = 2  # between columns
+_LEAST_NAME = 24  # letters of a name in one line; longer names go on in the next
+_REASONS = 3  # of failed runs, on a live board
+_AROUND = 6  # lines that are no runs
 
 
 @contextmanager
@@ -31,33 +41,51 @@ def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines(where)
+        yield Lines(where)
         return
     with Live(console=console, auto_refresh=False) as live:
         yield lambda entries: live.update(
-            table(entries, where, rows=console.height - 8), refresh=True
+            table(entries, where, console.width, console.height), refresh=True
         )
 
 
-def table(entries: Sequence[Entry], where: str, rows: int | None = None) -> Table:
-    """All runs, or as many as fit: first those that run, have failed, and wait."""
-    from rich.table import Table
+def table(
+    entries: Sequence[Entry], where: str, width: int, height: int | None = None
+) -> RenderableType:
+    """All runs, or as many as fit: first those that run, have failed, and wait.
+
+    Args:
+        entries: The runs.
+        where: Where they are made.
+        width: Columns of the screen; what does not fit is left out.
+        height: Lines of the screen; all runs when not given.
+    """
+    from rich.console import Group
     from rich.text import Text
 
-    made = Table(title=f"{summary(entries)} · {where}", title_justify="left")
-    for name in ("run", "state", "frames", "frames/s", "left", "return", "c", "attempts"):
-        made.add_column(name, no_wrap=name != "run", overflow="fold")
+    prefix = common_folder([entry.name for entry in entries])
+    title = [f"{summary(entries)} · {where}", *([f"runs in {prefix}"] if prefix else [])]
+    failed = [entry for entry in entries if entry.state == "failed"]
+    reasons = failed if height is None else failed[:_REASONS]
     shown = sorted(entries, key=lambda entry: _ORDER.index(entry.state))
-    limit = len(shown) if rows is None else max(rows, 1)
-    for entry in shown[:limit]:
-        made.add_row(
-            Text(entry.name), Text(entry.state, style=_COLOURS[entry.state]), *_cells(entry)
-        )
-        if entry.state == "failed":
-            made.add_row(Text(f"  {entry.text}", style="red"))
-    if len(shown) > limit:
-        made.add_row(f"and {len(shown) - limit} more")
-    return made
+    if height is not None:
+        shown = shown[: max(height - _AROUND - 2 * len(reasons), 1)]
+    parts: list[RenderableType] = [Text(line, style="bold") for line in title]
+    parts.append(_rows(shown, prefix, width))
+    if len(shown) < len(entries):
+        parts.append(Text(f"and {len(entries) - len(shown)} more runs"))
+    for entry in reasons:
+        parts.append(Text(f"{_below(entry.name, prefix)} failed: {entry.text}", style="red"))
+    if len(reasons) < len(failed):
+        parts.append(Text(f"and {len(failed) - len(reasons)} more failed", style="red"))
+    return Group(*parts)
+
+
+def common_folder(names: Sequence[str]) -> str:
+    """The folders that all runs share; a run keeps at least its last part as its own."""
+    parts = [name.split("/")[:-1] for name in names]
+    same = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    return "/".join(each[0] for each in same)
 
 
 def summary(entries: Sequence[Entry]) -> str:
@@ -70,46 +98,86 @@ def summary(entries: Sequence[Entry]) -> str:
 
 def time_left(entries: Sequence[Entry]) -> str:
     """The time until the last run ends, as the running ones go; empty while that is not known."""
-    from revbis.commands.console import in_time
-
-    running = [entry for entry in entries if entry.state == "running"]
-    speeds = [float(entry.progress.get("frames_per_second") or 0) for entry in running]
-    together = sum(speeds)
-    if not together or not all(speeds):
+    speeds = [entry.standing.frames_per_second for entry in entries if entry.state == "running"]
+    known = [speed for speed in speeds if speed]
+    if not known or len(known) < len(speeds):
         return ""
     left = sum(
-        max(entry.config.frames - int(entry.progress.get("frames", 0)), 0)
+        max(entry.config.frames - entry.standing.frames, 0)
         for entry in entries
         if entry.state in ("running", "waiting")
     )
-    return in_time(left / together)
+    return in_time(left / sum(known))
 
 
-def _cells(entry: Entry) -> list[str]:
-    from revbis.commands.console import in_time
+def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
 
-    told: dict[str, Any] = entry.progress
-    frames, speed = int(told.get("frames", 0)), told.get("frames_per_second")
-    running = entry.state == "running" and bool(speed)
-    left = in_time((entry.config.frames - frames) / float(speed)) if running and speed else ""
-    mean, c = told.get("mean_return"), told.get("c")
-    return [
-        f"{frames:,}/{entry.config.frames:,}",
-        f"{float(speed):.0f}" if running and speed else "",
-        left,
-        "" if mean is None else f"{float(mean):.1f}",
-        "" if c is None else f"{float(c):.3f}",
-        str(entry.attempts or ""),
-    ]
+    names = [_below(entry.name, prefix) for entry in entries]
+    cells = [{"state": entry.state} | _cells(entry) for entry in entries]
+    widths = {column: max(len(column), *(len(row[column]) for row in cells)) for column in _COLUMNS}
+    columns, room = _fitting(widths, max(map(len, names)), width)
+    rows = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
+    rows.add_column("run", overflow="fold", width=room)
+    for column in columns:
+        side: Literal["left", "right"] = "left" if column == "state" else "right"
+        rows.add_column(column, justify=side, no_wrap=True, width=widths[column])
+    for name, row in zip(names, cells, strict=True):
+        style = _COLOURS[row["state"]]
+        rows.add_row(Text(name), *(Text(row[c], style if c == "state" else "") for c in columns))
+    return rows
 
 
-class _Lines:
-    """The board where there is no terminal."""
+def _fitting(widths: dict[str, int], name: int, screen: int) -> tuple[list[str], int]:
+    """The columns that fit beside the names, and the room left for these."""
+    for count in range(len(_DROPPED) + 1):
+        dropped = _DROPPED[:count]
+        spare = () if "frames" in dropped else ("done",)
+        columns = [column for column in widths if column not in (*dropped, *spare)]
+        room = screen - sum(widths[column] + _GAP for column in columns)
+        if room >= name:
+            return columns, max(name, len("run"))
+    return columns, max(room, min(name, _LEAST_NAME))
+
+
+def _cells(entry: Entry) -> dict[str, str]:
+    standing, budget = entry.standing, entry.config.frames
+    speed = standing.frames_per_second if entry.state == "running" else None
+    mean, c = standing.mean_return, standing.c
+    return {
+        "frames": f"{standing.frames:,}/{budget:,}",
+        "done": f"{min(standing.frames / budget, 1):.0%}",
+        "frames/s": f"{speed:.0f}" if speed else "",
+        "left": in_time(max(budget - standing.frames, 0) / speed) if speed else "",
+        "return": "" if mean is None else _short(mean),
+        "c": "" if c is None else f"{c:.3f}",
+        "attempts": str(entry.attempts or ""),
+    }
+
+
+def _short(number: float) -> str:
+    """A return in at most eight letters or so: 0.5, 812.4, 1.2e+08."""
+    return f"{round(number, 1) + 0.0:.1f}" if abs(number) < 1e6 else f"{number:.1e}"
+
+
+def _below(name: str, prefix: str) -> str:
+    return name.removeprefix(f"{prefix}/") if prefix else name
+
+
+class Lines:
+    """The board where there is no terminal.
+
+    Args:
+        where: Where runs are made.
+    """
 
     def __init__(self, where: str) -> None:
-        self._where, self._states, self._said = where, dict[str, tuple[str, int]](), 0.0
+        self._where, self._states = where, dict[str, tuple[str, int]]()
+        self._printed: float | None = None
 
     def __call__(self, entries: Sequence[Entry]) -> None:
+        """Prints what has changed, and a summary now and then."""
         for entry in entries:
             now = (entry.state, entry.attempts)
             if self._states.get(entry.name, ("waiting", 0)) != now:
@@ -117,6 +185,6 @@ class _Lines:
                 attempt = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
                 print(f"{entry.name} {entry.state}{attempt}{why}", file=sys.stderr, flush=True)
             self._states[entry.name] = now
-        if time.monotonic() - self._said > _PLAIN_SECONDS:
-            self._said = time.monotonic()
+        if self._printed is None or time.monotonic() - self._printed > _PLAIN_SECONDS:
+            self._printed = time.monotonic()
             print(f"{summary(entries)} · {self._where}", file=sys.stderr, flush=True)

@@ -6,24 +6,23 @@ runs are finished, which go on from a checkpoint, and which have failed too ofte
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from revbis import preflight
 from revbis.config import Config
-from revbis.folders import open_storage
+from revbis.schema import Failure
 from revbis.sweep.attempt import Job, Outcome
+from revbis.sweep.place import Place, Standing
 
 State = Literal["waiting", "running", "finished", "failed"]
 _SAME_PLACE, _IN_ALL = 3, 20  # failures after which a run is given up
 _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
+_REFUSALS = 5  # listed in one error
 
 
 class Ended(NamedTuple):
@@ -70,62 +69,20 @@ class Entry:
         config: Its settings.
         state: waiting, running, finished or failed.
         attempts: Attempts started by this sweep.
-        progress: What the run last told: frames, frames_per_second, mean_return, c.
-        text: Why it last failed.
+        standing: How far it is.
+        text: Why its last attempt ended early.
+        stalled: Whether this sweep ended the attempt because the run told nothing for long.
     """
 
     name: str
     config: Config
     state: State = "waiting"
     attempts: int = 0
-    progress: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = Standing()  # noqa: RUF009 (frozen)
     text: str = ""
+    stalled: bool = False
     changed: float = field(default_factory=time.monotonic)
     not_before: float = 0.0
-
-
-class Place:
-    """The sweep's folder, on a path or at an fsspec URL; what the driver reads and notes there.
-
-    Args:
-        out: Path or URL.
-    """
-
-    def __init__(self, out: str) -> None:
-        self.url = out if "://" in out else None
-        self._storage, self._root = open_storage(
-            out if self.url else f"file://{Path(out).resolve()}"
-        )
-
-    def name(self, config: Config) -> str:
-        """A run's folder below the sweep's."""
-        if self.url:
-            return config.directory.as_posix()
-        return config.directory.resolve().relative_to(self._root).as_posix()
-
-    def json(self, name: str, file: str) -> dict[str, Any]:
-        """A JSON file of a run; empty if it cannot be read."""
-        self._storage.invalidate_cache()
-        try:
-            found = json.loads(self._storage.cat_file(f"{self._root}/{name}/{file}"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def write(self, name: str, file: str, content: dict[str, Any]) -> None:
-        """Writes a JSON file of a run."""
-        self._storage.makedirs(f"{self._root}/{name}", exist_ok=True)
-        self._storage.pipe_file(f"{self._root}/{name}/{file}", json.dumps(content).encode())
-
-    def checkpoint(self, name: str) -> int:
-        """Frames at a run's newest checkpoint."""
-        self._storage.invalidate_cache()
-        try:
-            found = self._storage.ls(f"{self._root}/{name}/checkpoints", detail=False)
-        except OSError:
-            return 0
-        frames = [re.search(r"frame-(\d{12})/?$", str(path)) for path in found]
-        return max((int(match[1]) for match in frames if match), default=0)
 
 
 class Sweep:
@@ -144,10 +101,10 @@ class Sweep:
         self._place = place
         self._by_name = {entry.name: entry for entry in self.entries}
         for entry in self.entries:
-            if retry_failed:
-                place.write(entry.name, "failures.json", {"failures": []})
+            if retry_failed and place.failures(entry.name):
+                place.note_failures(entry.name, [])
             self._look(entry)
-            if self._is_finished(entry):
+            if place.result_frames(entry.name) >= entry.config.frames:
                 entry.state = "finished"
             elif self._given_up(entry):
                 entry.state = "failed"
@@ -156,6 +113,24 @@ class Sweep:
     def complete(self) -> bool:
         """Whether every run is finished."""
         return all(entry.state == "finished" for entry in self.entries)
+
+    def check(self, *, here: bool) -> None:
+        """Refuses the sweep if one of its runs cannot be made.
+
+        Args:
+            here: Whether this machine makes the runs.
+
+        Raises:
+            ValueError: With every reason, or the first few of many.
+        """
+        reasons: dict[str, list[str]] = {}
+        for entry in self.entries:
+            try:
+                self._check(entry, here)
+            except ValueError as problem:
+                reasons.setdefault(str(problem), []).append(entry.name)
+        if reasons:
+            raise ValueError(_refusal(reasons, len(self.entries)))
 
     def run(
         self,
@@ -194,45 +169,52 @@ class Sweep:
                 entry.attempts += 1
                 room -= 1
 
+    def _check(self, entry: Entry, here: bool) -> None:
+        before = self._place.config(entry.name)
+        if before is not None:
+            folder = self._place.folder(entry.name)
+            preflight.check_unchanged(before, entry.config, folder)
+        if entry.state != "finished":
+            preflight.check(entry.config, here=here)
+
     def _note(self, ended: Ended) -> None:
         entry, outcome = self._by_name[ended.name], ended.outcome
+        stalled, entry.stalled = entry.stalled, False
         self._look(entry)
         if outcome.end == "finished":
             entry.state = "finished"
             return
         entry.state, entry.text = "waiting", outcome.text
         entry.not_before = time.monotonic() + _BACK_OFF_SECONDS * min(entry.attempts, 10)
-        if outcome.end == "failed" and ended.blame:
-            self._record_failure(entry, outcome.text)
+        if stalled:  # it was this sweep that ended it, however that looks from outside
+            entry.text = f"ended: it told nothing for {_STALL_SECONDS:.0f} s"
+        elif outcome.end == "refused" or (outcome.end == "failed" and ended.blame):
+            self._record_failure(entry, outcome.text, final=outcome.end == "refused")
             if self._given_up(entry):
                 entry.state = "failed"
 
-    def _record_failure(self, entry: Entry, text: str) -> None:
-        failures = self._failures(entry)
-        failures.append({"checkpoint": self._place.checkpoint(entry.name), "text": text})
-        self._place.write(entry.name, "failures.json", {"failures": failures})
+    def _record_failure(self, entry: Entry, text: str, *, final: bool) -> None:
+        failures = self._place.failures(entry.name)
+        failure = Failure(checkpoint=self._place.checkpoint(entry.name), text=text)
+        if final:
+            failure["final"] = True
+        failures.append(failure)
+        self._place.note_failures(entry.name, failures)
 
     def _given_up(self, entry: Entry) -> bool:
-        """Whether a run has failed too often, at one checkpoint or in all."""
-        failures = self._failures(entry)
+        """Whether a run cannot go on, or has failed too often, at one checkpoint or in all."""
+        failures = self._place.failures(entry.name)
         if not failures:
             return False
-        entry.text = str(failures[-1]["text"])
-        here = [each["checkpoint"] for each in failures]
-        return here.count(here[-1]) >= _SAME_PLACE or len(failures) >= _IN_ALL
-
-    def _failures(self, entry: Entry) -> list[dict[str, Any]]:
-        return list(self._place.json(entry.name, "failures.json").get("failures", []))
-
-    def _is_finished(self, entry: Entry) -> bool:
-        frames = self._place.json(entry.name, "result.json").get("frames", 0)
-        return bool(frames >= entry.config.frames)
+        last = failures[-1]
+        entry.text = last["text"]
+        here = sum(each["checkpoint"] == last["checkpoint"] for each in failures)
+        return last.get("final", False) or here >= _SAME_PLACE or len(failures) >= _IN_ALL
 
     def _look(self, entry: Entry) -> None:
-        found = self._place.json(entry.name, "progress.json")
-        found |= self._place.json(entry.name, "result.json")
-        if found and found != entry.progress:
-            entry.progress, entry.changed = found, time.monotonic()
+        standing = self._place.standing(entry.name)
+        if standing != entry.standing:
+            entry.standing, entry.changed = standing, time.monotonic()
 
     def _watch(self, runner: Runner) -> None:
         """Reads what the running ones tell, and ends those that have told nothing for long."""
@@ -240,16 +222,19 @@ class Sweep:
             if entry.state == "running":
                 self._look(entry)
                 if time.monotonic() - entry.changed > _STALL_SECONDS:
-                    entry.changed = time.monotonic()
+                    entry.stalled, entry.changed = True, time.monotonic()
                     runner.kill(entry.name)
 
 
-def lock_path(out: str) -> Path:
-    """The file that keeps a second driver away; for a URL it is only this machine's."""
-    if "://" in out:
-        import tempfile
-        from hashlib import blake2b
-
-        digest = blake2b(out.encode(), digest_size=8).hexdigest()
-        return Path(tempfile.gettempdir()) / f"revbis-sweep-{os.getuid()}-{digest}.lock"
-    return Path(out) / ".sweep.lock"
+def _refusal(reasons: dict[str, list[str]], runs: int) -> str:
+    """Why a sweep is refused: each reason with its runs."""
+    refused = sum(map(len, reasons.values()))
+    if refused == runs and len(reasons) == 1:
+        return next(iter(reasons))
+    lines = [f"{refused} of {runs} runs cannot be made, so none is started:"]
+    for text, names in list(reasons.items())[:_REFUSALS]:
+        others = f" and {len(names) - 1} more runs" if len(names) > 1 else ""
+        lines.append(f"  {names[0]}{others}: {text}")
+    if len(reasons) > _REFUSALS:
+        lines.append(f"  and {len(reasons) - _REFUSALS} more reasons")
+    return "\n".join(lines)

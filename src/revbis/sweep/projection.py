@@ -1,9 +1,8 @@
-"""What a run will take, before it is started: time, memory and disk."""
+"""What a run will take, before it is started: time, memory and disk. Imports no torch."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from dataclasses import dataclass
 
 from revbis.config import Config
 from revbis.replay.storage import Layout
@@ -12,66 +11,74 @@ _PROCESS_BYTES = 800_000_000  # Python, PyTorch and a simulator, as measured
 _FLOAT = 4
 _PASSES = 4  # activations alive at once: forwards, their gradients, the next batch, scratch
 _ACTIONS = 32  # more numbers than any action has
-_STEPS, _UPDATES = 30, 2  # measured
+_FEATURES = 64  # more than most tasks' own vectors have
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the parts of a run take, in seconds.
+
+    Attributes:
+        step: An agent step of the environment, drawing included.
+        act: The choice of an action by the networks.
+        update: An update.
+        episode: Agent steps of an episode, where that is known: evaluations play whole ones.
+    """
+
+    step: float
+    act: float
+    update: float
+    episode: int | None = None
 
 
 def memory_bytes(config: Config) -> int:
     """Memory of a run: the replay buffer, the activations of an update, and the process."""
-    layout = _layout(config, _records(config))
+    layout = _layout(config)
     frames = layout.frame_bytes if config.replay_storage == "ram" else 0
-    return _PROCESS_BYTES + frames + layout.other_bytes + _activation_bytes(config)
+    activations = activation_bytes(config, config.batch_size)
+    return _PROCESS_BYTES + frames + layout.other_bytes + activations
 
 
 def disk_bytes(config: Config) -> int:
     """Disk of a run's folder: mostly the replay buffer, which checkpoints contain."""
-    layout = _layout(config, _records(config))
+    layout = _layout(config)
     copies = 2 if config.replay_storage == "disk" else 1  # the buffer's own file, and checkpoints
     return copies * layout.frame_bytes + layout.other_bytes
 
 
-def frames_per_second(config: Config) -> float:
-    """Speed of a run with its threads, from a few steps and updates made here and now."""
-    from revbis.envs import make_env
-    from revbis.speed import measure_update
-
-    env = make_env(**config.environment, seed=0)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    start = time.perf_counter()
-    for _ in range(_STEPS):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        if terminated or truncated:
-            env.reset(seed=0)
-    step = (time.perf_counter() - start) / _STEPS
-    env.close()
-    pixels = config.pixels if config.observation == "pixels" else 24  # vectors cost next to nothing
-    speed = measure_update(
-        replace(config.agent, compile=False, mixed_precision=False),
-        batch=config.batch_size,
-        pixels=pixels,
-        repeats=_UPDATES,
-        threads=config.threads,
-    )
-    per_step = step + speed.seconds_per_update / config.update_every
-    return config.action_repeat / per_step
-
-
-def _records(config: Config) -> int:
-    """Frames the replay buffer comes to hold; what is never written takes no memory."""
-    return max(min(config.replay_capacity, config.frames // config.action_repeat), 1)
-
-
-def _layout(config: Config, records: int) -> Layout:
-    side = config.pixels
-    shape = (3, side, side) if config.observation == "pixels" else (64,)
-    return Layout.checked(records, shape, _ACTIONS)
-
-
-def _activation_bytes(config: Config) -> int:
+def activation_bytes(config: Config, batch: int) -> int:
+    """Memory of the images in an update and of what the convolutions make of them."""
     if config.observation != "pixels":
         return 0
-    side, numbers = config.pixels, 9 * config.pixels**2
+    side, numbers = config.pixels, 3 * config.frame_stack * config.pixels**2
     for stride in config.strides:
         side = (side - 3) // stride + 1
         numbers += config.channels * side**2
-    return _PASSES * config.batch_size * numbers * _FLOAT
+    return _PASSES * batch * numbers * _FLOAT
+
+
+def seconds_left(config: Config, done: int, speed: Speed) -> float:
+    """Time a run will still take. Its first steps are random: they need no network and no update.
+
+    Args:
+        config: The run.
+        done: Frames it has made.
+        speed: What its parts take.
+    """
+    first = done // config.action_repeat
+    steps = max(-(-config.frames // config.action_repeat) - first, 0)
+    learning = max(steps - max(config.explore_steps - first, 0), 0)
+    training = steps * speed.step + learning * (speed.act + speed.update / config.update_every)
+    if not steps or speed.episode is None:
+        return training
+    evaluations = config.frames // config.eval_every - done // config.eval_every + (done == 0)
+    played = evaluations * config.eval_episodes * speed.episode
+    return training + played * (speed.step + speed.act)
+
+
+def _layout(config: Config) -> Layout:
+    """The replay buffer as far as it is filled; what is never written takes no memory."""
+    records = max(min(config.replay_capacity, config.frames // config.action_repeat), 1)
+    side = config.pixels
+    shape = (3, side, side) if config.observation == "pixels" else (_FEATURES,)
+    return Layout.checked(records, shape, _ACTIONS)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from revbis.sweep.attempt import Job, Outcome, attempt
-from revbis.sweep.driver import Ended, Place
+from revbis.sweep.driver import Ended
+from revbis.sweep.place import Place
 
 _LOG = logging.getLogger("revbis")
 _GRACE_SECONDS = 120.0
@@ -62,7 +63,6 @@ class RayRunner:
         self._request, self._place = request, place
         self._warned = 0.0
         self._tasks: dict[Any, str] = {}
-        self._cancelled: set[str] = set()
         self._attempt = self._ray.remote(max_calls=1)(attempt).options(
             num_cpus=request.cpus,
             num_gpus=request.gpus,
@@ -133,7 +133,7 @@ class RayRunner:
         except (errors.NodeDiedError, errors.LocalRayletDiedError) as problem:
             return Outcome("failed", f"its node died: {_first(problem)}"), False
         except errors.TaskCancelledError:
-            return Outcome("failed", "told nothing for long and was ended"), False
+            return Outcome("failed", "cancelled"), False
         except errors.OutOfMemoryError as problem:
             return Outcome("failed", f"out of memory: {_first(problem)}"), True
         except errors.RayError as problem:

@@ -1,0 +1,173 @@
+"""The sweep command: its plan, and what it refuses in one line."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from tests.commands import fails
+from tests.envs.toys import run_python
+from tests.sweep.grids import SETTINGS, small_grid
+
+from revbis.cli import main
+from revbis.sweep.measure import NotMeasuredError
+from revbis.sweep.projection import Speed
+
+HUGE = str(10**23)
+WALK = ["--tasks", "tests.training:Walk", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def _plan(capsys, *words):
+    main(["sweep", *words, "--dry-run"])
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give a grid"),
+        (["table9"], "table1-cpu"),
+        (["table1-cpu", "--out", "s3://x/y"], "--on ray"),
+        (["table1-cpu", "--address", "auto"], "--address is for --on ray"),
+        (["table1-cpu", "--gpus", "1"], "--gpus is for --on ray"),
+        (["table1-cpu", "--on", "ray", "--workers", "2"], "--workers is for --on local"),
+        (["table1-cpu", "--workers", "0"], "--workers must be a whole number from 1 to 4096"),
+        (["table1-cpu", "--workers", "-3"], "--workers"),
+        (["table1-cpu", "--workers", HUGE], "--workers"),
+        (["table1-cpu", "--workers", "4000"], "use fewer --workers"),
+        (["table1-cpu", "--threads", "0"], "--threads must be a whole number from 1 to 4096"),
+        (["table1-cpu", "--threads", HUGE], "--threads"),
+        (["table1-cpu", "--on", "ray", "--gpus", "nan"], "--gpus must be a share from 0 to 1"),
+        (["table1-cpu", "--on", "ray", "--gpus", "inf"], "--gpus must be"),
+        (["table1-cpu", "--on", "ray", "--gpus", "-1"], "--gpus must be"),
+        (["table1-cpu", "--on", "ray", "--gpus", "1.5"], "--gpus must be"),
+        (["table1-cpu", "--on", "ray", "--gpus", HUGE], "--gpus must be"),
+        (["table1-cpu", "--seeds", HUGE], "seeds"),
+        (["table1-cpu", "--seeds", str(2**32)], "seed must be below 2**32"),
+        (["table1-cpu", "--set", f"frames={HUGE}"], "frames"),
+        (["table1-cpu", "--set", "frames=1e23"], "frames"),
+        (["table1-cpu", "--set", f"replay_capacity={HUGE}"], "replay_capacity"),
+        (["table1-cpu", "--set", f"learning_rate={HUGE}"], "learning_rate"),
+        (["table1-cpu", "--set", f"batch_size={HUGE}"], "batch_size"),
+        (["table1-cpu", "--set", "framse=3"], "framse"),
+        (["table1-cpu", "--set", "frames=2000"], "nothing would be learned"),
+        (["table1-cpu", "--set", "device=gpu"], "device must be auto"),
+        (["table1-cpu", "--tasks", "dmc:walker_rum"], "did you mean dmc:walker_run"),
+        (["table1-cpu", "--tasks", "walker_run"], "a task must be"),
+        (["table1-cpu", "--on", "ray", "--tasks", "dmc:walker_rum"], "dmc:walker_run"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_mistakes_are_told_before_anything_runs(words, message, dry, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = fails(capsys, "sweep", *words, *dry)
+    assert message in error and len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
+    configs = small_grid().configs(tmp_path)
+    path = configs[1].directory / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(replace(configs[1], hidden=99).as_dict()))
+    error = fails(capsys, "sweep", *SMALL, "--out", str(tmp_path), *dry)
+    assert error.startswith("revbis: error: 1 of 2 runs cannot be made, so none is started:\n")
+    assert "--hidden was 99, now 16" in error
+    assert not list(tmp_path.rglob("attempts"))
+
+
+def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("revbis.preflight.is_installed", lambda module: False)
+    words = [*SMALL, "wandb=mine", "--out", str(tmp_path)]
+    assert "pip install wandb" in fails(capsys, "sweep", *words, "--dry-run")
+    assert "2 runs" in _plan(capsys, *words, "--on", "ray").out
+
+
+def test_a_dry_run_imports_nothing_heavy_and_stays_small(tmp_path):
+    heavy = ("torch", "numba", "scipy", "mujoco", "dm_control", "metaworld", "ray", "matplotlib")
+    code = (
+        "import resource, sys\nfrom revbis.cli import main\n"
+        f"main(['sweep', 'table1', '--on', 'ray', '--dry-run', '--out', {str(tmp_path)!r}])\n"
+        f"print([name for name in {heavy} if name in sys.modules])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000)"
+    )
+    *_, imported, megabytes = run_python(code).stdout.splitlines()
+    assert imported == "[]" and int(megabytes) < 200
+
+
+def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path, capsys):
+    printed = _plan(capsys, *SMALL, "--out", str(tmp_path / "runs"))
+    assert printed.err == ""
+    lines = printed.out.splitlines()
+    assert lines[0] == f"in {tmp_path}/runs/cpu/tests.training-Walk:"
+    assert any("drqv2/seed-1" in line and "waiting" in line for line in lines)
+    assert re.search(r"^each run: 1,200 frames, \d+ MB memory, [\d.]+ kB disk$", printed.out, re.M)
+    assert "time: not known" in lines[-1] and "--measure" in lines[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_table_fits_80_columns(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for grid in ("table1-cpu", "metaworld"):
+        out = _plan(capsys, grid, "--on", "ray", "--out", "runs").out
+        rows = [line for line in out.splitlines() if "seed-" in line]
+        assert len(rows) >= 30 and all("/seed-" in line for line in rows)  # no name is folded
+        assert max(map(len, rows)) <= 80
+
+
+def test_what_differs_between_runs_stays_in_the_table(tmp_path, capsys):
+    grid = tmp_path / "grid.yaml"
+    overrides = {"long": {"frames": 5000}, "wide": {"frames": 9000}}
+    grid.write_text(json.dumps({"tasks": "json:loads", "methods": "drqv2", "overrides": overrides}))
+    out = _plan(capsys, str(grid), "--out", str(tmp_path / "runs")).out
+    assert "5,000" in out and "9,000" in out and "frames, " not in out
+
+
+def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
+    first, second = small_grid().configs(tmp_path)
+    for config, frames, seconds in ((first, 600, 6.0), (second, 300, 3.0)):
+        config.directory.mkdir(parents=True)
+        (config.directory / "config.json").write_text(json.dumps(config.as_dict()))
+        progress = {"frames": frames, "seconds": seconds}
+        (config.directory / "progress.json").write_text(json.dumps(progress))
+    out = _plan(capsys, *SMALL, "--out", str(tmp_path), "--workers", "1").out
+    rows = [line for line in out.splitlines() if "seed-1" in line]
+    assert all("resumed" in row for row in rows)
+    assert "6 s" in rows[0] and "9 s" in rows[1]
+    assert "time: about 15 s with 1 at once, as the runs so far" in out
+
+
+def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeypatch):
+    measured = []
+
+    def measure(config):
+        measured.append((config, capsys.readouterr().err))
+        return Speed(step=0.01, act=0.0, update=0.0)
+
+    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    main(["sweep", *SMALL, "--out", str(tmp_path / "runs"), "--measure", "--workers", "2"])
+    printed = capsys.readouterr()
+    [(config, before)] = measured
+    assert config.method == "simsr-rev" and config.threads == 1
+    assert before.startswith("measuring tests.training:Walk, simsr-rev, for 20 s at most")
+    assert "10 ms a step" in printed.err
+    assert "time: about 12 s with 2 at once, as measured here just now" in printed.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_measured_is_a_warning(tmp_path, capsys, monkeypatch):
+    def measure(config):
+        raise NotMeasuredError("the speed could not be measured: no OpenGL")
+
+    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    main(["sweep", *SMALL, "--out", str(tmp_path), "--measure"])
+    printed = capsys.readouterr()
+    assert "revbis: warning: the speed could not be measured: no OpenGL" in printed.err
+    assert "time: not known" in printed.out
