@@ -78,7 +78,7 @@ def test_list_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["--task", "dmc:cheetah_run", "--method", "simsr-re"], "did you mean 'simsr-rev'"),
         (["--task", "dmc:cheetah_run", "--frames", "many"], "--frames"),
         (["--task", "dmc:cheetah_run", "--fames", "1"], "did you mean --frames"),
-        (["--task", "dmc:cheetah_run", "--device", "cuda:7"], "--device cuda:7 cannot be used"),
+        (["--task", "dmc:cheetah_run", "--device", "cuda:7"], "device cuda:7 cannot be used"),
     ],
 )
 def test_mistakes_are_one_line(

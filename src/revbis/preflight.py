@@ -15,7 +15,6 @@ from revbis.envs.tasks import check_name, check_task
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 _LEAST_PIXELS = 8
 _KERNEL = 3  # side of a convolution's window
-_MOST_SEED = 2**32
 
 
 class UnfitMachineError(ValueError):
@@ -27,8 +26,7 @@ def check(config: Config, *, here: bool = True) -> None:
 
     Args:
         config: The run.
-        here: Whether this machine makes the run. If so, its device, its packages, and the run that
-            is already in the folder are checked too.
+        here: Whether this machine makes the run. If so, its device and packages are checked too.
 
     Raises:
         ValueError: With what was wanted, what came and what to do.
@@ -41,8 +39,6 @@ def check(config: Config, *, here: bool = True) -> None:
         )
     if config.mixed_precision and config.device == "cpu":
         raise ValueError("mixed_precision needs a GPU, but device is cpu; turn one of them off")
-    if config.seed >= _MOST_SEED:
-        raise ValueError(f"seed must be below 2**32, got {config.seed}; use a smaller one")
     check_name(config.task)
     stack = _check_observation(config)
     least = stack + config.n_step + 1
@@ -55,9 +51,6 @@ def check(config: Config, *, here: bool = True) -> None:
         _check_distractor(config.distractor, config.pixels)
     if here:
         _check_machine(config)
-        path = config.directory / "config.json"
-        if path.exists():
-            check_unchanged(Config.read(path), config, config.directory)
 
 
 def check_unchanged(before: Config, now: Config, folder: Path | str) -> list[Change]:
@@ -75,8 +68,8 @@ def check_unchanged(before: Config, now: Config, folder: Path | str) -> list[Cha
     unsafe = [str(change) for change in differing if not change.safe]
     if unsafe:
         raise ValueError(
-            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Give the same ones to "
-            "go on, or another --out for a new run"
+            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
+            "ones to resume it, another --out for a new run, or --restart to discard it"
         )
     return differing
 

@@ -14,9 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from revbis import __version__, schema
+from revbis import __version__, preflight, schema
 from revbis.checkpoint import Checkpoints, read_agent
-from revbis.config import Config, changes
+from revbis.config import Config
 from revbis.envs import make_env
 from revbis.files import write_whole
 from revbis.folders import RunFolder
@@ -61,9 +61,10 @@ def train(
     """
     folder = config.directory
     if not restart:
-        _compare(config, folder)
+        _show_changes(config, folder)
         if finished(config):
             return True
+    preflight.check(config)
     device = resolve_device(config.device)
     use_threads(config.threads)
     if home is not None:
@@ -159,23 +160,14 @@ def finished(config: Config) -> bool:
 
 
 def resolve_device(name: str) -> str:
-    """The device a name stands for.
-
-    Raises:
-        ValueError: If it is not there.
-    """
+    """The device a name stands for: `auto` is the best there is."""
     import torch
 
-    if name == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError) as problem:
-        first = str(problem).splitlines()[0]
-        raise ValueError(f"--device {name} cannot be used: {first}; try --device auto") from None
-    return name
+    if name != "auto":
+        return name
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def open_run(folder: Path) -> tuple[Config, Any]:
@@ -208,20 +200,12 @@ def read_evaluations(folder: Path) -> list[dict[str, Any]]:
     return read_records(folder / "eval.jsonl")
 
 
-def _compare(config: Config, folder: Path) -> None:
+def _show_changes(config: Config, folder: Path) -> None:
     """Refuses settings with which the run in the folder cannot go on; shows the others."""
     path = folder / "config.json"
-    if not path.exists():
-        return
-    differing = changes(Config.read(path), config)
-    unsafe = [str(change) for change in differing if not change.safe]
-    if unsafe:
-        raise ValueError(
-            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
-            "ones to resume it, another --out for a new run, or --restart to discard it"
-        )
-    for change in differing:
-        _LOG.warning("%s", change)
+    if path.exists():
+        for change in preflight.check_unchanged(Config.read(path), config, folder):
+            _LOG.warning("%s", change)
 
 
 def _about(config: Config, identity: dict[str, Any]) -> dict[str, Any]:

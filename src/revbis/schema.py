@@ -40,7 +40,7 @@ _MOST = 10**12
 # Counts up to what no machine of today reaches; sizes up to what no network of today has.
 Count = Annotated[int, Meta(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
-Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Size = Annotated[int, Meta(ge=1, le=65_536)]
 Few = Annotated[int, Meta(ge=1, le=4096)]
 Stride = Annotated[int, Meta(ge=1, le=16)]

@@ -30,7 +30,9 @@ def main() -> int:
                     print(f"--- {name} {number}\n{''.join(lines[-4:])}", flush=True)
             failures += broken
             seconds = time.perf_counter() - start
-            print(f"{name}: {count} inputs, {refused} refused, {broken} tracebacks, {seconds:.0f} s")
+            print(
+                f"{name}: {count} inputs, {refused} refused, {broken} tracebacks, {seconds:.0f} s"
+            )
     print(f"{failures} tracebacks")
     return int(failures > 0)
 

@@ -10,8 +10,10 @@ import numpy as np
 HUGE = 10**23
 WORDS = [
     "", " ", "nan", "inf", "-inf", "1e5", "1e-4", "1e400", "0", "-1", "1.5", "null", "None", "true",
-    "yes", "[]", "{}", "[1,", "{a: 1", "!!python/object:os.system", "!!timestamp x", "&a [*a]", "*b",
-    "../..", "/", ".", "~", "$(x)", "%s", "{0}", "\\", "é", "\u202e", "🦥", "x" * 3000, "--help", "-",
+    "yes", "[]", "{}", "[1,", "{a: 1",
+    "!!python/object:os.system", "!!timestamp x", "&a [*a]", "*b",
+    "../..", "/", ".", "~", "$(x)", "%s", "{0}", "\\", "é", "\u202e", "🦥", "x" * 3000,
+    "--help", "-",
     "--", "=", "a=b", "dmc:", ":", "dmc:walker_walk:x", "gym:", "a.b:c", "os:getcwd", str(HUGE),
     str(-HUGE), "0x10", "1_000", "１２", "cpu", "drqv2", "paper", "toy",
 ]  # fmt: skip
@@ -89,7 +91,11 @@ def damaged(rng: random.Random, content: bytes) -> bytes:
     if kind == 0:
         return content[:where]
     if kind == 1:
-        return content[:where] + bytes([content[where] ^ (1 << rng.randrange(8))]) + content[where + 1 :]
+        return (
+            content[:where]
+            + bytes([content[where] ^ (1 << rng.randrange(8))])
+            + content[where + 1 :]
+        )
     if kind == 2:
         return content[:where] + content[where + rng.randrange(1, 40) :]
     if kind == 3:

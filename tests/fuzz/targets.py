@@ -78,19 +78,28 @@ def _words(rng: random.Random, folder: Path) -> list[str]:
         ["reproduce", "table1", "--out", str(folder / "reproduced"), "--scale", "cpu"],
     ][rng.randrange(14)]
     flags = ["--size", "--gamma", "--seed", "--frames", "--threads", "--out", "--episodes", "--tol"]
-    flags += ["--explore-steps", "--pixels", "--discount", "--device", "--wandb", "--c", "--workers"]
+    flags += [
+        "--explore-steps",
+        "--pixels",
+        "--discount",
+        "--device",
+        "--wandb",
+        "--c",
+        "--workers",
+    ]
     words = list(line)
-    for _ in range(rng.randrange(1, 4)):
+    for _ in range(rng.choice([1, 1, 2])):
         where = rng.randrange(1, len(words) + 1)
-        kind = rng.randrange(4)
-        if kind == 0 and where < len(words):
-            words[where] = junk.word(rng)
-        elif kind == 1 and where < len(words):
+        kind = rng.randrange(8)
+        values = [i for i in range(2, len(words)) if words[i - 1].startswith("--")]
+        if kind < 4 and values:  # most doors lie behind the parser
+            words[rng.choice(values)] = rng.choice([junk.word(rng), str(junk.number(rng))])
+        elif kind == 4 and where < len(words):
             del words[where]
-        elif kind == 2:
-            words[where:where] = [rng.choice(flags), junk.word(rng)]
-        else:
+        elif kind == 5:
             words.insert(where, junk.word(rng))
+        else:
+            words += [rng.choice(flags), rng.choice([junk.word(rng), str(junk.number(rng))])]
     words = [word.replace("\0", "") for word in words]
     if words[0] == "sweep":
         words.append("--dry-run")
