@@ -18,14 +18,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-LONGER = {"frames": 3000, "eval_every": 1000}  # so that there is a middle to be killed in
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    """Two nodes with one core each; the first is the head."""
+def cluster(monkeypatch, held):
+    """Two nodes with one core each, the first is the head; runs on them are held."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # for the task in tests.training
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
     from ray.cluster_utils import Cluster
 
@@ -36,7 +34,7 @@ def cluster(monkeypatch):
 
 
 def _configs(out):
-    return [replace(c, threads=1) for c in small_grid(settings=LONGER).configs(out)]
+    return [replace(c, threads=1) for c in small_grid().configs(out)]
 
 
 def _runner(cluster, place):
@@ -56,7 +54,7 @@ def undisturbed(tmp_path_factory):
     return evaluations(_configs(out))
 
 
-def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, undisturbed):
+def test_a_node_that_is_killed_costs_nothing_but_time(undisturbed, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
     killed = []
@@ -66,16 +64,18 @@ def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, undistu
         if not killed and running and all(place.checkpoint(entry.name) for entry in entries):
             killed.append(cluster.second)
             cluster.remove_node(cluster.second, allow_graceful=False)
+            held.unlink()
 
     sweep.run(runner, kill_in_the_middle, lambda: False)
     assert killed, "both nodes never had a run in the middle"
     assert sweep.complete, [entry.text for entry in sweep.entries]
     assert sorted(entry.attempts for entry in sweep.entries) == [1, 2]
-    assert not list(tmp_path.rglob("failures.json"))  # the node's fault, not the run's
+    for entry in sweep.entries:  # the node's fault, not the run's
+        assert not (tmp_path / entry.name / "failures.json").exists()
     assert evaluations(_configs(tmp_path)) == undisturbed
 
 
-def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undisturbed):
+def test_storage_at_a_url_and_a_worker_that_is_killed(undisturbed, cluster, tmp_path, held):
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
     place = Place(url)
@@ -89,6 +89,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
             if not killed and claim and place.checkpoint(entry.name):
                 killed.append(entry.name)
                 os.kill(claim["process"], signal.SIGKILL)
+                held.unlink()
 
     sweep.run(runner, kill_a_worker, lambda: False)
     assert killed and sweep.complete, [entry.text for entry in sweep.entries]
@@ -98,7 +99,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
     assert evaluations(there).items() <= undisturbed.items()
 
 
-def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
+def test_a_stop_saves_what_runs(undisturbed, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     configs = _configs(tmp_path)[1:]
     sweep = Sweep(configs, place)
@@ -114,6 +115,7 @@ def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
     assert seen and not sweep.complete
     saved = [place.checkpoint(entry.name) for entry in sweep.entries]
     assert all(after >= before for after, before in zip(saved, seen, strict=True)), (saved, seen)
+    held.unlink()
     again = Sweep(configs, place)
     again.run(_runner(cluster, place), lambda entries: None, lambda: False)
     assert again.complete
