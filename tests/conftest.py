@@ -19,8 +19,12 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUM
     os.environ[_name] = "1"
 os.environ["OMP_WAIT_POLICY"] = "passive"
 # Processes that tests start find the package `tests` too, wherever pytest was called.
-_PATHS = (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))
+_ROOT = Path(__file__).parents[1]
+_PATHS = (str(_ROOT), os.environ.get("PYTHONPATH"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
+# Two processes that write Numba's cache at the same time may mix up what they compiled.
+if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["NUMBA_CACHE_DIR"] = str(_ROOT / ".pytest_cache" / "numba" / _worker)
 # Settings of the user's shell that would change what is printed, or where Ray and git look.
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "PYTHONWARNINGS", "RAY_ADDRESS", "GIT_DIR"):
     os.environ.pop(_name, None)
@@ -61,7 +65,9 @@ _SIMULATORS = {
     "box2d": ("Box2D", _BOX2D_LINE),
 }
 _NOT_RUN = "could not run"  # the property of a test that holds the reason and the fix
-_SIGNALS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+# Those of a process in the foreground: a shell has SIGINT ignored in what it runs behind it, and
+# the processes that tests start would inherit that.
+_SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 @pytest.fixture(autouse=True)

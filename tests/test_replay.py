@@ -661,7 +661,7 @@ print(resident_bytes() - before, Replay.projected_bytes(capacity, shape, 2))
 def test_memory_is_taken_as_it_is_filled_and_stays_within_the_projection():
     # In a process of its own: what others freed before would be taken without being seen.
     words = [sys.executable, "-c", FILL]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=200)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=400)
     empty, full, projected = map(int, done.stdout.split())
     slack = 12_000_000
     assert empty < slack

@@ -63,7 +63,7 @@ main(sys.argv[3:])
 def signalled(config, step: int, number: signal.Signals) -> subprocess.CompletedProcess[str]:
     """What the command of a run does when it gets a signal after a step."""
     words = [sys.executable, "-c", SIGNALLED, str(step), str(int(number)), "train", *flags(config)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def test_one_seed_gives_one_record(undisturbed: list[dict], tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_file_size_limit_is_a_clear_error(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 2
     assert "File too large" in done.stderr and "checkpoint" in done.stderr

@@ -97,5 +97,5 @@ assert np.finfo(np.float32).tiny > 0 and str(np.finfo(np.float64))
 """
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], check=True, env=environment, timeout=200
+        [sys.executable, "-W", "error", "-c", code], check=True, env=environment, timeout=400
     )

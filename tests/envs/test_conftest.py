@@ -57,7 +57,7 @@ def run(folder: Path, *words: str, **variables: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_python(
-    code: str, *arguments: str, timeout: float = 200, **variables: str | None
+    code: str, *arguments: str, timeout: float = 400, **variables: str | None
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script in a new interpreter; variables change its environment, None removes one."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}

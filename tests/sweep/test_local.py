@@ -69,14 +69,14 @@ class _Driver:
 
     def ends(self, code):
         """Waits for the end; returns what was said."""
-        found = self.process.wait(200)
+        found = self.process.wait(400)
         self._file.seek(0)
         said = self._file.read()
         assert found == code, said
         return said
 
 
-def _wait(condition, seconds=120):
+def _wait(condition, seconds=240):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"
@@ -193,7 +193,7 @@ def test_mistakes_are_told_before_anything_runs(words, message, capsys, tmp_path
 def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path):
     with _Driver(tmp_path, "--dry-run") as sweep:
         said = sweep.ends(0)
-    assert "cpu/tests.training-Walk/drqv2/seed-1" in said
+    assert "cpu/tests.training-Held/drqv2/seed-1" in said
     assert "frames/s a run, measured just now" in said and " of disk in all" in said
     assert "at once: about" in said
     assert not list(tmp_path.rglob("config.json"))

@@ -24,6 +24,7 @@ pytestmark = [
 def cluster(monkeypatch, held):
     """Two nodes with one core each, the first is the head; runs on them are held."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the runs
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
     from ray.cluster_utils import Cluster
 
