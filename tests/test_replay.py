@@ -1,4 +1,5 @@
 import errno
+import gc
 import itertools
 import json
 import math
@@ -373,13 +374,18 @@ def work_of_a_sample(replay):
         return count
 
     before = sys.gettrace()
-    sys.settrace(count)
-    replay.sample(64)
-    sys.settrace(before)
-    tracemalloc.start()
-    replay.sample(64)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    gc.collect()
+    gc.disable()  # what other tests have left is not this one's work
+    try:
+        sys.settrace(count)
+        replay.sample(64)
+        sys.settrace(before)
+        tracemalloc.start()
+        replay.sample(64)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    finally:
+        gc.enable()
     return lines, peak
 
 

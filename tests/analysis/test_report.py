@@ -311,10 +311,10 @@ def test_watch_waits_follows_and_ends_cleanly(tmp_path: Path) -> None:
         try:
             assert watcher.stdout is not None
             assert "waiting: there is no run to read" in watcher.stdout.readline()
-            fake_run(runs, seed=1)
+            _appears(fake_run(tmp_path / "made", seed=1), runs / "1")
             _until(page.exists)
             assert 'data-refresh="10"' in page.read_text()
-            fake_run(runs, seed=2)
+            _appears(fake_run(tmp_path / "made", seed=2), runs / "2")
             _until(lambda: len(Page(page).data["groups"][0]["runs"]) == 2)
             watcher.send_signal(signal.SIGINT)
             rest = watcher.stdout.read()
@@ -326,6 +326,12 @@ def test_watch_waits_follows_and_ends_cleanly(tmp_path: Path) -> None:
         "data-refresh" not in page.read_text().split("<body>")[0]
     )  # a page that is left lies still
     assert len(re.findall("one seed only", rest)) == 1  # each warning once
+
+
+def _appears(run: Path, place: Path) -> None:
+    """Puts a run where it is watched, all of it at once."""
+    place.parent.mkdir(exist_ok=True)
+    run.rename(place)
 
 
 def _until(holds: Any, seconds: float = 120) -> None:

@@ -1,5 +1,6 @@
 """Real sweeps on Ray's own multi-node test cluster, on this machine."""
 
+import gc
 import os
 import signal
 from dataclasses import replace
@@ -18,6 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
+HEAD = {"num_cpus": 1, "include_dashboard": False, "dashboard_agent_listen_port": None}
 
 
 @pytest.fixture
@@ -25,13 +27,16 @@ def cluster(monkeypatch, held):
     """Two nodes with one core each, the first is the head; runs on them are held."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
     monkeypatch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the runs
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills runs on a full one
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made = Cluster(initialize_head=True, head_node_args=HEAD)
     made.second = made.add_node(num_cpus=1)
     yield made
     made.shutdown()
+    del made
+    gc.collect()  # so that what Ray left open is not a warning in another test
 
 
 def _configs(out):
