@@ -1,6 +1,7 @@
 # Each target makes what it needs: on a fresh machine with Python and git any of them may be the first.
 #   make demo    train simsr-rev on cartpole_balance from pixels, about ten minutes; a page in demo/
-#   make test    the test suite
+#   make test    the test suite; PYTEST_ARGS="-n 0 -k replay" for one process and some tests
+#   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
 #   make lint    ruff (rules and format) and mypy --strict
 #   make bench   every speed claim of the README, as ratios measured side by side
 
@@ -11,14 +12,20 @@ STAMP := $(VENV)/.installed
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format bench clean gl browser
+# As many processes for the tests as cores, but no more than memory lasts for.
+WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+
+.PHONY: demo test test-random lint format bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis train --task dmc:cartpole_balance --method simsr-rev --preset cpu --seed 2 --frames 40000 --out demo
 	$(BIN)/revbis report demo/cpu/dmc-cartpole_balance/simsr-rev/seed-2 --out demo/page
 
 test: gl browser $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+test-random:
+	$(MAKE) test PYTEST_ARGS="-p randomly $(PYTEST_ARGS)"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

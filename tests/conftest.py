@@ -1,21 +1,61 @@
-"""Tests marked `env` run where their simulator and OpenGL work; elsewhere the summary says why not.
+"""What holds for every test.
+
+Tests run beside each other, each with one thread, with the same seeds in any order, and what a test
+changes in its process is put back.
 
 `@pytest.mark.env("dmc", "metaworld")` names the simulators a test needs; `gl=False` says that it
-draws nothing.
+draws nothing. Where a simulator or OpenGL does not work such tests are skipped, and the summary
+says why and what to do.
 """
 
+# ruff: noqa: E402 (the environment is set before the imports)
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+# OpenMP, OpenBLAS, MKL and Numba read these when they are loaded, so they come before the imports.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[_name] = "1"
+os.environ["OMP_WAIT_POLICY"] = "passive"
+# Processes that tests start find the package `tests` too, wherever pytest was called.
+_ROOT = Path(__file__).parents[1]
+_PATHS = (str(_ROOT), os.environ.get("PYTHONPATH"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATHS))
+# Two processes that write Numba's cache at the same time may mix up what they compiled.
+if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ["NUMBA_CACHE_DIR"] = str(_ROOT / ".pytest_cache" / "numba" / _worker)
+# Settings of the user's shell that would change what is printed, or where Ray and git look.
+for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "PYTHONWARNINGS", "RAY_ADDRESS", "GIT_DIR"):
+    os.environ.pop(_name, None)
+
+import logging
+import random
+import signal
+import sys
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 
+import hypothesis
+import numpy as np
 import pytest
 
 from revbis.envs.extras import install_line
 from revbis.envs.rendering import APT_LINE, CONDA_LINE, Renderer, RenderingError, choose_backend
+
+# The same examples each time, from no database, and no judgement on how long they take.
+hypothesis.settings.register_profile(
+    "suite",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 _BOX2D_LINE = 'pip install "gymnasium[box2d]>=1.0"'
 _SIMULATORS = {
@@ -24,30 +64,62 @@ _SIMULATORS = {
     "gym": ("gymnasium", install_line("gym")),
     "box2d": ("Box2D", _BOX2D_LINE),
 }
-_NOT_RUN = pytest.StashKey[dict[tuple[str, str], list[str]]]()
+_NOT_RUN = "could not run"  # the property of a test that holds the reason and the fix
+# Those of a process in the foreground: a shell has SIGINT ignored in what it runs behind it, and
+# the processes that tests start would inherit that.
+_SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_NOT_RUN] = defaultdict(list)
+@pytest.fixture(autouse=True)
+def _undisturbed() -> Iterator[None]:
+    """Begins with the same state as every other test, and puts back what the test changes."""
+    _reset()  # fixtures of a whole module may have changed it
+    kept = dict(os.environ)
+    yield
+    for name in os.environ.keys() - kept.keys():
+        del os.environ[name]
+    os.environ.update(kept)
+    _reset()
+
+
+def _reset() -> None:
+    """Log, signals, global generators and settings of PyTorch as at the beginning."""
+    logger = logging.getLogger("revbis")  # commands put a handler on the stream of the moment
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
+    for number, handler in _SIGNALS.items():
+        signal.signal(number, handler)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(False)
+
+
+def pytest_configure() -> None:
     with suppress(RenderingError):  # told where a test needs it
         choose_backend()  # before any test module imports MuJoCo
 
 
 @pytest.hookimpl(trylast=True)  # what -k and -m leave
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for marker in item.iter_markers("env"):
             obstacle = _obstacle(marker.args, marker.kwargs.get("gl", True))
             if obstacle is not None:
-                config.stash[_NOT_RUN][obstacle].append(item.nodeid)
+                item.user_properties.append((_NOT_RUN, obstacle))
                 item.add_marker(pytest.mark.skip(reason=obstacle[0]))
                 break
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    for (why, fix), tests in config.stash[_NOT_RUN].items():
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    not_run: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", []):  # pytest-xdist sends these too
+        for name, obstacle in report.user_properties:
+            if name == _NOT_RUN:
+                not_run[tuple(obstacle)].append(report.nodeid)
+    for (why, fix), tests in not_run.items():
         count = f"{len(tests)} test{'s' if len(tests) > 1 else ''}"
         terminalreporter.section(f"{count} of environments could not run", red=True)
         terminalreporter.write_line(f"why: {why}")

@@ -294,7 +294,8 @@ def test_help_and_version(capsys) -> None:
 
 def loaded_by(code: str) -> set[str]:
     code = f"import sys\n{code}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=400)
     return set(done.stdout.split())
 
 

@@ -1,6 +1,8 @@
 """Who may write to a run's folder, and its copy elsewhere."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from tests.training import evaluations, tiny_config
@@ -134,6 +136,29 @@ def test_sending_puts_a_manifest_after_what_it_lists(tmp_path, monkeypatch):
         "checkpoints/frame-2/manifest.json",
         "result.json",
     ]
+
+
+def test_what_goes_away_while_it_is_listed_or_sent_is_passed_over(tmp_path, monkeypatch):
+    folder = MirroredFolder(tmp_path / "one", f"file://{tmp_path}/shared")
+    folder.claim()
+    for name in ("a/file", "b/file", "c"):
+        (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.path / name).write_text(name)
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path) == folder.path / "a":  # renamed after the listing that names it
+            (folder.path / "a").rename(folder.path / "d")
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        assert set(folder._local_files()) == {"b/file", "c"}
+    listed = folder._local_files()
+    monkeypatch.setattr(folder, "_local_files", lambda: listed)
+    (folder.path / "c").unlink()
+    folder.saved()
+    assert sorted(folder._sent) == ["b/file", "d/file"]
 
 
 def test_an_unknown_kind_of_storage_is_told():

@@ -56,11 +56,12 @@ def test_write_whole_leaves_the_old_file_on_failure(tmp_path: Path) -> None:
 
 
 def test_tensorboard_files_hold_the_numbers(tmp_path: Path) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing import event_accumulator
+
     records = Records(tmp_path, tensorboard=True, wandb=None, run={})
     records.train({"frames": 10, "critic_loss": 0.5, "c": None})
     records.close()
-    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert events.Tags()["scalars"] == ["train/critic_loss"]
     assert [(e.step, e.value) for e in events.Scalars("train/critic_loss")] == [(10, 0.5)]

@@ -4,7 +4,9 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from revbis.commands.console import in_time
 from revbis.commands.train import describe
 from revbis.config import Config
 from revbis.neighbours import find_neighbours
+from revbis.presets import preset_config
 from revbis.progress import Progress, Status
 from revbis.runs import open_run, resolve_device, train
 
@@ -215,13 +218,22 @@ def test_a_folder_that_is_no_run(
     assert "is no run" in fails(capsys, name, str(tmp_path))
 
 
-@pytest.mark.slow
-def test_bench_sharing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_sharing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def measure(settings: Any, **sizes: int) -> dict[str, float]:  # really: test_agent_speed.py
+        asked.extend([settings, sizes])
+        return {"kept": 0.9}
+
+    monkeypatch.setattr("revbis.speed.measure_neighbours", measure)
     words = ["--preset", "cpu", "--batch", "4", "--pixels", "24", "--repeats", "1"]
     main(["bench", "sharing", *words])
     told = json.loads(capsys.readouterr().out)
-    assert told["kept"] == pytest.approx(told["alone"] / told["beside"])
-    assert told["method"] == "mico-rev" and told["batch"] == 4
+    assert told == {"method": "mico-rev", "preset": "cpu", "batch": 4, "kept": 0.9}
+    assert asked == [
+        replace(preset_config("cpu", "dmc:cheetah_run").agent, method="mico-rev", mode="joint"),
+        {"batch": 4, "pixels": 24, "repeats": 1},
+    ]
 
 
 def test_bench_update_and_train(capsys: pytest.CaptureFixture[str]) -> None:

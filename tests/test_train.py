@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +42,28 @@ def stop_after(steps: int):
     return lambda: next(count) >= steps
 
 
-def command(config) -> list[str]:
-    return [sys.executable, "-m", "revbis", "train", *flags(config)]
+# `revbis train`, but for a signal that the process sends to itself after an agent step.
+SIGNALLED = """
+import os, sys
+from revbis import runs
+from revbis.cli import main
+
+def signalled(config, *, report, train=runs.train, **rest):
+    def report_then_signal(status):
+        report(status)
+        if status.progress.agent_steps == int(sys.argv[1]):
+            os.kill(os.getpid(), int(sys.argv[2]))
+    return train(config, report=report_then_signal, **rest)
+
+runs.train = signalled
+main(sys.argv[3:])
+"""
+
+
+def signalled(config, step: int, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """What the command of a run does when it gets a signal after a step."""
+    words = [sys.executable, "-c", SIGNALLED, str(step), str(int(number)), "train", *flags(config)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
 
 def test_one_seed_gives_one_record(undisturbed: list[dict], tmp_path: Path) -> None:
@@ -74,19 +93,16 @@ def test_stopped_runs_end_like_undisturbed_ones(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [2, 7, 12])
+@pytest.mark.parametrize("step", [20, 74, 125])
 def test_killed_runs_end_like_undisturbed_ones(
-    undisturbed: list[dict], tmp_path: Path, lines: int
+    undisturbed: list[dict], tmp_path: Path, step: int
 ) -> None:
+    # Before the first checkpoint at step 25, just before the third, and at an episode's end.
     config = tiny_config(tmp_path, method="simsr-rev")
     log = config.directory / "train.jsonl"
-    with open(tmp_path / "log", "wb") as output:
-        process = subprocess.Popen(command(config), cwd=ROOT, stdout=output, stderr=output)
-        while not (log.exists() and log.read_text().count("\n") >= lines):
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            time.sleep(0.005)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
+    killed = signalled(config, step, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL, killed
+    assert len(read_records(log)) == step // 10
     assert not finished(config)
     assert train(config)
     assert evaluations(config) == undisturbed
@@ -99,17 +115,10 @@ def test_signals_save_and_leave(
     undisturbed: list[dict], tmp_path: Path, number: signal.Signals
 ) -> None:
     config = tiny_config(tmp_path, method="simsr-rev", checkpoint_every=100_000)
-    process = subprocess.Popen(
-        command(config), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    while not (config.directory / "train.jsonl").exists():
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 128 + number, said
-    assert "repeat the command to go on" in said
-    assert "Traceback" not in said
+    stopped = signalled(config, 12, number)
+    assert stopped.returncode == 128 + number, stopped
+    assert "repeat the command to go on" in stopped.stdout
+    assert "Traceback" not in stopped.stderr
     assert Checkpoints(config.directory / "checkpoints", 2).resume() is not None
     assert train(config)
     assert evaluations(config) == undisturbed
@@ -249,6 +258,7 @@ def test_file_size_limit_is_a_clear_error(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
+        timeout=400,
     )
     assert done.returncode == 2
     assert "File too large" in done.stderr and "checkpoint" in done.stderr

@@ -1,7 +1,10 @@
 """Small runs for the tests of training."""
 
+import itertools
 import json
+import os
 import shlex
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,9 +99,35 @@ class Huge(Walk):
 
 
 class Forgetful(Walk):
-    """Seeds are ignored: an episode cannot be played again."""
+    """An episode cannot be played again: what is seen tells how many came before it."""
+
+    resets = itertools.count(1)  # of all walks in this process
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = float(np.random.default_rng().uniform(-0.5, 0.5))
-        return self._seen(), {}
+        self.number = next(self.resets)
+        return super().reset(seed=seed)
+
+    def _seen(self):
+        return super()._seen() + np.array([10.0 * self.number, 0.0], np.float32)
+
+
+class Held(Walk):
+    """A walk that hardly moves on while the file named in HELD_WALK is there.
+
+    It takes its first 220 steps as they come, then a quarter of a second for each: whoever wants to
+    stop, freeze or kill a run in its middle has minutes to do so.
+    """
+
+    taken = 0
+
+    def step(self, action):
+        self.taken += 1
+        until = time.monotonic() + 0.25
+        while self.taken > 220 and _is_held() and time.monotonic() < until:
+            time.sleep(0.01)
+        return super().step(action)
+
+
+def _is_held() -> bool:
+    name = os.environ.get("HELD_WALK")
+    return name is not None and os.path.exists(name)

@@ -172,8 +172,9 @@ class MirroredFolder(RunFolder):
         here = self._local_files()
         new = {name: stamp for name, stamp in here.items() if self._sent.get(name) != stamp}
         for name in sorted(new, key=_sending_order):
-            self._put(name, (self.path / name).read_bytes())
-            self._sent[name] = new[name]
+            with suppress(FileNotFoundError):  # deleted since it was listed
+                self._put(name, (self.path / name).read_bytes())
+                self._sent[name] = new[name]
         for name in sorted(set(self._sent) - set(here), key=_sending_order, reverse=True):
             self._remove(name)
             del self._sent[name]
@@ -194,13 +195,19 @@ class MirroredFolder(RunFolder):
         self._sent = self._local_files()
 
     def _local_files(self) -> dict[str, tuple[int, int]]:
-        """Size and time of change of each file that belongs to the run."""
+        """Size and time of change of each file that belongs to the run.
+
+        Files and folders may be renamed or deleted while they are listed; `Path.rglob` cannot
+        stand that, `os.walk` can.
+        """
         found = {}
-        for path in self.path.rglob("*"):
-            name = path.relative_to(self.path)
-            if path.is_file() and not any(part.startswith(".") for part in name.parts):
-                stat = path.stat()
-                found[name.as_posix()] = (stat.st_size, stat.st_mtime_ns)
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for path in (Path(folder, name) for name in names if not name.startswith(".")):
+                with suppress(FileNotFoundError):
+                    stat = path.stat()
+                    name = path.relative_to(self.path).as_posix()
+                    found[name] = (stat.st_size, stat.st_mtime_ns)
         return found
 
     def _remote_files(self) -> list[str]:

@@ -96,4 +96,6 @@ assert torch.tensor([1e-39]).mul(0.5).item() == 0
 assert np.finfo(np.float32).tiny > 0 and str(np.finfo(np.float64))
 """
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], check=True, env=environment, timeout=400
+    )

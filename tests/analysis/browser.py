@@ -133,3 +133,7 @@ def browser(profile: Path) -> Iterator[Browser]:
                 opened.close()
         finally:
             driver.terminate()
+            try:
+                driver.wait(20)
+            except subprocess.TimeoutExpired:
+                driver.kill()

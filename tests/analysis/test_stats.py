@@ -1,4 +1,4 @@
-"""Statistics, each against values worked by hand, and against rliable where it can be imported."""
+"""Statistics, each against values worked by hand, and against rliable."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rliable import metrics
 from tests.analysis.runs import write_lines, write_run
 
 from revbis.analysis import curves, stats
@@ -326,7 +327,6 @@ def test_paired_without_a_pair() -> None:
 
 @pytest.mark.parametrize(("runs", "tasks"), [(1, 1), (3, 1), (3, 9), (5, 4), (10, 6)])
 def test_agreement_with_rliable(runs: int, tasks: int) -> None:
-    metrics = pytest.importorskip("rliable.metrics")
     generator = np.random.default_rng(runs)
     left, right = generator.normal(0.5, 0.4, (2, runs, tasks)).round(1)  # rounded: ties
     ours, other = ({str(i): m[:, i] for i in range(tasks)} for m in (left, right))

@@ -41,20 +41,32 @@ def run(folder: Path, *words: str, **variables: str) -> str:
     environment = {**os.environ, **variables}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            *words,
+        ],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.env("dmc", "metaworld", gl=False)
-def test_without_opengl_the_summary_says_what_did_not_run(tmp_path: Path) -> None:
-    said = run(tmp_path, MUJOCO_GL="disabled")
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_without_opengl_the_summary_says_what_did_not_run(tmp_path: Path, workers: str) -> None:
+    said = run(tmp_path, "-n", workers, MUJOCO_GL="disabled")
     assert "1 test of environments could not run" in said
     assert "why: OpenGL does not work: the OpenGL backend 'disabled'" in said
     assert "fix: unset MUJOCO_GL; apt-get install -y libegl1" in said and "conda install" in said

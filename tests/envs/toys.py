@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_python(
-    code: str, *arguments: str, timeout: float = 100, **variables: str | None
+    code: str, *arguments: str, timeout: float = 400, **variables: str | None
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script in a new interpreter; variables change its environment, None removes one."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
@@ -93,15 +94,23 @@ class WholeActions(Good):
 
 
 class Unseeded(Good):
+    """Each start of this process is another one, whatever the seed."""
+
+    resets = itertools.count(1)
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.place = np.random.default_rng().uniform(-1, 1, 2)
+        self.place = np.array([-1.0, 1 / next(self.resets)])
         return self.observed(), {}
 
 
 class UnseededSteps(Good):
+    """Each step of this process is another one, whatever the seed."""
+
+    steps = itertools.count(1)
+
     def step(self, action: Any) -> Any:
-        return super().step(action + np.random.default_rng().normal(size=2))
+        return super().step(action + np.array([0.0, 1 / next(self.steps)]))
 
 
 class ReusedBuffer(Good):

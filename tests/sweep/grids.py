@@ -1,5 +1,7 @@
 """Small sweeps for the tests."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +27,49 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def small_grid(task: str = "tests.training:Walk", **changes: Any) -> Grid:
+TASK = "tests.training:Held"
+
+
+def small_grid(task: str = TASK, **changes: Any) -> Grid:
     """Runs that take a second or two once they have started."""
     settings = SETTINGS | changes.pop("settings", {})
     start = {"tasks": [task], "methods": ["drqv2", "simsr-rev"], "seeds": [1]}
     return grid_from(start | changes | {"settings": settings})
 
 
+def names_in(folder: Path, start: str, end: str = "") -> list[str]:
+    """Names in a folder of a run, which may not be there yet and may change while it is read."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith(start) and name.endswith(end))
+
+
+def checkpoints(config: Config) -> list[str]:
+    """The names of a run's checkpoints."""
+    return names_in(config.directory / "checkpoints", "frame-")
+
+
+def attempts(config: Config) -> list[str]:
+    """The names of the files by which attempts at a run have claimed it."""
+    return names_in(config.directory / "attempts", "attempt-", ".json")
+
+
+def newest_process(config: Config) -> int | None:
+    """The process of the newest attempt; None while its file is being written."""
+    try:
+        return int(
+            json.loads((config.directory / "attempts" / attempts(config)[-1]).read_text())[
+                "process"
+            ]
+        )
+    except ValueError:
+        return None
+
+
 def evaluations(configs: list[Config]) -> dict[str, list[dict[str, Any]]]:
     """The lines of each run's eval.jsonl but for the times."""
-    import json
-
     found = {}
     for config in configs:
         lines = Path(config.directory / "eval.jsonl").read_text().splitlines()

@@ -7,15 +7,21 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import filelock
 import pytest
 from tests.commands import fails
-from tests.sweep.grids import SETTINGS, evaluations, small_grid
+from tests.sweep.grids import (
+    SETTINGS,
+    TASK,
+    attempts,
+    checkpoints,
+    evaluations,
+    newest_process,
+    small_grid,
+)
 from tests.sweep.tasks import MARKER
 
-from revbis.folders import RunFolder
 from revbis.runs import train
 from revbis.sweep import driver
 from revbis.sweep.attempt import Job, Outcome
@@ -42,7 +48,8 @@ def _hasty(monkeypatch):
 
 def _words(out, *more):
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    grid = ["--tasks", "tests.training:Walk", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+    grid = ["--tasks", TASK, "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+    grid += ["--workers", "2"]
     return ["sweep", *grid, "--set", *settings, "--out", str(out), *more]
 
 
@@ -59,31 +66,23 @@ class _Driver:
 
     def __exit__(self, *_):
         self.process.kill()
-        self.process.wait()
+        self.process.wait(60)
         self._file.close()
 
     def ends(self, code):
         """Waits for the end; returns what was said."""
-        found = self.process.wait()
+        found = self.process.wait(400)
         self._file.seek(0)
         said = self._file.read()
         assert found == code, said
         return said
 
 
-def _wait(condition, seconds=120):
+def _wait(condition, seconds=240):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.02)
-
-
-def _claims(out):
-    return len(list(out.rglob("attempt-*.json")))
-
-
-def _checkpoints(out):
-    return len(list(out.rglob("frame-*")))
 
 
 def _configs(out):
@@ -95,27 +94,30 @@ def test_a_sweep_equals_its_runs_made_alone_and_is_idempotent(tmp_path, alone):
         said = sweep.ends(0)
     assert evaluations(_configs(tmp_path)) == alone
     assert "2 finished" in said
-    before = _claims(tmp_path)
+    assert [len(attempts(config)) for config in _configs(tmp_path)] == [1, 1]
     with _Driver(tmp_path) as sweep:
         sweep.ends(0)
-    assert _claims(tmp_path) == before == 2
+    assert [len(attempts(config)) for config in _configs(tmp_path)] == [1, 1]
 
 
-def test_stopped_and_killed_sweeps_and_killed_runs_lose_nothing(tmp_path, alone):
+def test_stopped_and_killed_sweeps_and_killed_runs_lose_nothing(tmp_path, alone, held):
+    configs = _configs(tmp_path)
     with _Driver(tmp_path) as sweep:
-        _wait(lambda: _checkpoints(tmp_path) >= 2)
+        _wait(lambda: all(map(checkpoints, configs)))
         sweep.process.send_signal(signal.SIGTERM)
         said = sweep.ends(128 + signal.SIGTERM)
     assert "repeat the command to go on" in said
     with _Driver(tmp_path):  # killed on leaving; its runs notice, save and end
-        _wait(lambda: _claims(tmp_path) >= 3)
-    assert not list(tmp_path.rglob("failures.json"))
-    before = _claims(tmp_path)
+        _wait(lambda: [len(attempts(config)) for config in configs] == [2, 2])
     with _Driver(tmp_path) as sweep:
-        _wait(lambda: _claims(tmp_path) > before)
-        os.kill(_children(sweep.process.pid)[0], signal.SIGKILL)
+        _wait(lambda: [len(attempts(config)) for config in configs] == [3, 3])
+        _wait(lambda: newest_process(configs[0]))
+        assert not any((config.directory / "failures.json").exists() for config in configs)
+        os.kill(newest_process(configs[0]), signal.SIGKILL)
+        held.unlink()
         sweep.ends(0)
-    assert evaluations(_configs(tmp_path)) == alone
+    assert [len(attempts(config)) for config in configs] == [4, 3]
+    assert evaluations(configs) == alone
 
 
 def test_a_second_driver_is_refused(tmp_path, capsys):
@@ -176,26 +178,26 @@ def test_a_process_that_cannot_even_begin_is_the_runs_failure(tmp_path):
     assert ended[0].outcome.text
 
 
-def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone):
+def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone, held):
     config = replace(_configs(tmp_path)[0], threads=1)
     first, second = LocalRunner(1), LocalRunner(1)
     first.start("run", Job(config.as_dict()))
-    _wait(lambda: _checkpoints(tmp_path) >= 2)
     frozen = first._children["run"]
-    frozen.send_signal(signal.SIGSTOP)
-    second.start("run", Job(config.as_dict()))
     ended = []
-    _wait(lambda: ended.extend(second.ended(1.0)) or ended)
-    assert ended[0].outcome.end == "finished"
-    before = (config.directory / "eval.jsonl").read_bytes()
-    frozen.send_signal(signal.SIGCONT)
-    _wait(lambda: ended.extend(first.ended(1.0)) or len(ended) == 2)
+    try:
+        _wait(lambda: checkpoints(config))
+        frozen.send_signal(signal.SIGSTOP)
+        held.unlink()
+        second.start("run", Job(config.as_dict()))
+        _wait(lambda: ended.extend(second.ended(1.0)) or ended)
+        assert ended[0].outcome.end == "finished"
+        before = (config.directory / "eval.jsonl").read_bytes()
+        frozen.send_signal(signal.SIGCONT)
+        _wait(lambda: ended.extend(first.ended(1.0)) or len(ended) == 2)
+    finally:
+        frozen.kill()
+        second.close()
     assert ended[1].outcome.end == "superseded"
     assert (config.directory / "eval.jsonl").read_bytes() == before
     assert evaluations([config]).items() <= alone.items()
-    assert max(RunFolder(config.directory)._claims()) == 2
-
-
-def _children(process):
-    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(child) for child in found]
+    assert len(attempts(config)) == 2

@@ -1,5 +1,6 @@
 """Real sweeps on Ray's own multi-node test cluster, on this machine."""
 
+import gc
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-LONGER = {"frames": 3000, "eval_every": 1000}  # so that there is a middle to be killed in
+HEAD = {"num_cpus": 1, "include_dashboard": False, "dashboard_agent_listen_port": None}
 
 
 @pytest.fixture
@@ -35,21 +36,24 @@ def marker(monkeypatch, tmp_path_factory):
 
 
 @pytest.fixture
-def cluster(monkeypatch, marker):
-    """Two nodes with one core each; the first is the head."""
+def cluster(monkeypatch, marker, held):
+    """Two nodes with one core each, the first is the head; runs on them are held."""
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # for the task in tests.training
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the runs
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills runs on a full one
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made = Cluster(initialize_head=True, head_node_args=HEAD)
     made.second = made.add_node(num_cpus=1)
     yield made
     made.shutdown()
+    del made
+    gc.collect()  # so that what Ray left open is not a warning in another test
 
 
 def _configs(out):
-    return [replace(c, threads=1) for c in small_grid(settings=LONGER).configs(out)]
+    return [replace(c, threads=1) for c in small_grid().configs(out)]
 
 
 def _runner(cluster, place):
@@ -69,7 +73,7 @@ def undisturbed(tmp_path_factory):
     return evaluations(_configs(out))
 
 
-def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, undisturbed):
+def test_a_node_that_is_killed_costs_nothing_but_time(undisturbed, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
     killed = []
@@ -79,16 +83,18 @@ def test_a_node_that_is_killed_costs_nothing_but_time(cluster, tmp_path, undistu
         if not killed and running and all(place.checkpoint(entry.name) for entry in entries):
             killed.append(cluster.second)
             cluster.remove_node(cluster.second, allow_graceful=False)
+            held.unlink()
 
     sweep.run(runner, kill_in_the_middle, lambda: False)
     assert killed, "both nodes never had a run in the middle"
     assert sweep.complete, [entry.text for entry in sweep.entries]
     assert sorted(entry.attempts for entry in sweep.entries) == [1, 2]
-    assert not list(tmp_path.rglob("failures.json"))  # the node's fault, not the run's
+    for entry in sweep.entries:  # the node's fault, not the run's
+        assert not (tmp_path / entry.name / "failures.json").exists()
     assert evaluations(_configs(tmp_path)) == undisturbed
 
 
-def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undisturbed):
+def test_storage_at_a_url_and_a_worker_that_is_killed(undisturbed, cluster, tmp_path, held):
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
     place = Place(url)
@@ -102,6 +108,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
                 claim = tmp_path / "shared" / entry.name / "attempts" / "attempt-0001.json"
                 killed.append(entry.name)
                 os.kill(json.loads(claim.read_text())["process"], signal.SIGKILL)
+                held.unlink()
 
     sweep.run(runner, kill_a_worker, lambda: False)
     assert killed and sweep.complete, [entry.text for entry in sweep.entries]
@@ -111,7 +118,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(cluster, tmp_path, undistu
     assert evaluations(there).items() <= undisturbed.items()
 
 
-def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
+def test_a_stop_saves_what_runs(undisturbed, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     configs = _configs(tmp_path)[1:]
     sweep = Sweep(configs, place)
@@ -125,6 +132,7 @@ def test_a_stop_saves_what_runs(cluster, tmp_path, undisturbed):
     assert seen and not sweep.complete
     saved = [place.checkpoint(entry.name) for entry in sweep.entries]
     assert all(after >= before for after, before in zip(saved, seen, strict=True)), (saved, seen)
+    held.unlink()
     again = Sweep(configs, place)
     again.run(_runner(cluster, place), lambda entries: None, lambda: False)
     assert again.complete
