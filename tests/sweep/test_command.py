@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -43,9 +44,9 @@ def _plan(capsys, *words):
         (["table1-cpu", "--workers", "4000"], "use fewer --workers"),
         (["table1-cpu", "--threads", "0"], "--threads must be a whole number from 1 to 4096"),
         (["table1-cpu", "--threads", HUGE], "--threads"),
-        (["table1-cpu", "--on", "ray", "--gpus", "nan"], "--gpus must be a share from 0 to 1"),
-        (["table1-cpu", "--on", "ray", "--gpus", "inf"], "--gpus must be"),
-        (["table1-cpu", "--on", "ray", "--gpus", "-1"], "--gpus must be"),
+        (["table1-cpu", "--on", "ray", "--gpus", "nan"], "--gpus"),
+        (["table1-cpu", "--on", "ray", "--gpus", "inf"], "--gpus"),
+        (["table1-cpu", "--on", "ray", "--gpus", "-1"], "--gpus must be a share from 0 to 1"),
         (["table1-cpu", "--on", "ray", "--gpus", "1.5"], "--gpus must be"),
         (["table1-cpu", "--on", "ray", "--gpus", HUGE], "--gpus must be"),
         (["table1-cpu", "--seeds", HUGE], "seeds"),
@@ -90,16 +91,18 @@ def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, 
     assert "2 runs" in _plan(capsys, *words, "--on", "ray").out
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_dry_run_imports_nothing_heavy_and_stays_small(tmp_path):
     heavy = ("torch", "numba", "scipy", "mujoco", "dm_control", "metaworld", "ray", "matplotlib")
     code = (
-        "import resource, sys\nfrom revbis.cli import main\n"
+        "import re, sys\nfrom pathlib import Path\nfrom revbis.cli import main\n"
         f"main(['sweep', 'table1', '--on', 'ray', '--dry-run', '--out', {str(tmp_path)!r}])\n"
         f"print([name for name in {heavy} if name in sys.modules])\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000)"
+        # of this program alone: rusage would count the process it was forked from
+        "print(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1])"
     )
-    *_, imported, megabytes = run_python(code).stdout.splitlines()
-    assert imported == "[]" and int(megabytes) < 200
+    *_, imported, kilobytes = run_python(code).stdout.splitlines()
+    assert imported == "[]" and int(kilobytes) < 200_000
 
 
 def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path, capsys):
