@@ -94,6 +94,9 @@ def fake_run(
                 "episodes": frame // 1000,
                 "episode_return": returns[-1] * frame / budget if returns else None,
                 "c": _c(frame, budget, seed) if has_c else None,
+                "critic_loss": 0.5 + seed,
+                "critic_q1": frame / 1000,
+                **({} if method == "drqv2" else {"objective/effective_rank": 4.0 + seed}),
                 **{f"seconds/{k}": round(frame / rate * v, 3) for k, v in _PHASES.items()},
             }
             for frame in np.linspace(0, done * budget, lines + 1)[1:].round().astype(int).tolist()
@@ -101,6 +104,8 @@ def fake_run(
     )
     if alarms:
         write_lines(folder / "alarms.jsonl", alarms)
+    if frames and frames[-1] >= budget:
+        (folder / "result.json").write_text(json.dumps({"frames": budget}))
     return folder
 
 

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from revbis.analysis import compare, curves, stats
-from revbis.analysis.scores import Group, Run, Study
+from revbis.analysis.runs import Run
+from revbis.analysis.scores import Group, Study
 
 # Okabe and Ito's colours without yellow, which is hard to see on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -60,6 +60,18 @@ class Cell:
     rank: int = 0
 
 
+class Score(NamedTuple):
+    """A method's score on a task.
+
+    Attributes:
+        result: Its seeds and their values.
+        cell: How a table shows it.
+    """
+
+    result: curves.Result
+    cell: Cell
+
+
 @dataclass(frozen=True)
 class Table:
     """A table.
@@ -159,12 +171,7 @@ def score_table(
     """
     checks.choice(kind, ("final", "best"), "kind")
     at = compare.budgets(study, budget)
-    results = {
-        (group.label, task): found
-        for task in at
-        for group in compare.groups_of(study, task)
-        if (found := curves.result(group, kind, at[task])) is not None
-    }
+    results = _results(study, kind, at)
     if not results:
         raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
     systems = [
@@ -238,6 +245,42 @@ def _caption(kind: str, usual: int, reported: bool) -> str:
     of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
     of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
     return f"{what}: {of} unless a cell says otherwise. Bold: best, underlined: second of {among}."
+
+
+def measured_scores(
+    study: Study, *, kind: Literal["final", "best"], at: Mapping[str, int]
+) -> dict[tuple[str, str], Score]:
+    """What `score_table` shows of each method on each task, for those who show it otherwise.
+
+    Args:
+        study: The runs.
+        kind: The score at the budget, or the best evaluation within it.
+        at: The budget of each task, as `compare.budgets` gives it.
+
+    Returns:
+        By method and task; groups without a score are not in it.
+    """
+    results = _results(study, kind, at)
+    usual = max((len(found.values) for found in results.values()), default=0)
+    shown = {}
+    for task in at:
+        of_task = {label: results.get((label, task)) for label in study.labels}
+        (_, cells), _ = _row(study, task, at[task], of_task, usual, [])
+        for (label, result), cell in zip(of_task.items(), cells, strict=True):
+            if result is not None:
+                shown[label, task] = Score(result, cell)
+    return shown
+
+
+def _results(
+    study: Study, kind: Literal["final", "best"], at: Mapping[str, int]
+) -> dict[tuple[str, str], curves.Result]:
+    return {
+        (group.label, task): found
+        for task in at
+        for group in compare.groups_of(study, task)
+        if (found := curves.result(group, kind, at[task])) is not None
+    }
 
 
 def _row(
