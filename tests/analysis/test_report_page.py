@@ -42,6 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 success=[0, 0.2, 0.4, 0.6, 0.8],
                 done=0.5 if (m, seed) == (0, 2) else 1.0,
                 alarms=[_FAILED] if (m, seed) == (1, 1) else (),
+                threads=1 + m,
             )
     return write_report(read_study([folder]), folder / "page")
 
@@ -232,6 +233,89 @@ def test_hover_tells_the_values_and_the_nearest_curve(page: Path, chromium: Brow
     assert alphas == [0.25, 0.25, 0.25, 1]
     chromium.move(1, 1)
     until(lambda: chromium.run("return document.querySelector('#curves .tip').hidden"))
+
+
+def tips(chromium: Browser, chart: str) -> list[list[float]]:
+    """The tooltip's box at many places of a chart: left, top, right, bottom."""
+    chromium.run(
+        "revbis.drawAll(); revbis.charts[arguments[0]].root.scrollIntoView({block: 'end'})", chart
+    )
+    found: list[list[float]] = chromium.run(
+        "const u = revbis.charts[arguments[0]], { width, height } = u.over.getBoundingClientRect();"
+        "return [0, .2, .45, .55, .8, 1].flatMap((x) => [0, .5, 1].flatMap((y) => {"
+        "  u.setCursor({left: x * width, top: y * height});"
+        "  const tip = u.over.querySelector('.tip');"
+        "  if (tip.hidden) return [];"
+        "  const b = tip.getBoundingClientRect();"
+        "  return [[b.left, b.top, b.right, b.bottom]];"
+        "}))",
+        chart,
+    )
+    return found
+
+
+PHONE = {"width": 390, "height": 844}
+
+
+def test_tooltips_stay_on_a_phone_s_screen(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    for chart in ("curves-0", "c-0", "training-objective/effective_rank-0"):
+        boxes = tips(chromium, chart)
+        assert len(boxes) >= 12
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= 390 and 0 <= top < bottom <= 844
+    assert chromium.run("return document.documentElement.scrollWidth") == 390
+
+
+def test_sections_are_reached_on_a_phone(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    names = chromium.run("return [...document.querySelectorAll('#links a')].map((a) => a.text)")
+    assert names[:4] == ["problems", "alarms", "summary", "curves"] and "training" in names
+    places = chromium.run(
+        "const links = document.getElementById('links');"
+        "return [...links.children].map((link) => {"
+        "  link.click();"
+        "  const heading = document.querySelector(`${link.hash} h2`).getBoundingClientRect();"
+        "  const bar = links.getBoundingClientRect();"
+        "  return [heading.top, bar.top, bar.bottom, link.getBoundingClientRect().height];"
+        "})"
+    )
+    for name, (heading, top, bottom, tall) in zip(names, places, strict=True):
+        assert bottom <= heading < 844, name  # below the bar, and seen
+        assert tall >= 40, name  # a finger hits it
+        assert top >= 0
+    assert places[5][1] == 0  # the bar stays
+    width, room = chromium.run(
+        "const { scrollWidth, clientWidth } = document.getElementById('links');"
+        "return [scrollWidth, clientWidth]"
+    )
+    assert room <= 390 < width  # it scrolls by itself
+
+
+def test_tables_scroll_in_their_own_box_on_a_phone(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    chromium.run("revbis.drawAll()")
+    boxes = chromium.run(
+        "return [...document.querySelectorAll('table')].map((table) => {"
+        "  const box = table.parentElement, { left, right } = box.getBoundingClientRect();"
+        "  return [left, right, getComputedStyle(box).overflowX];"
+        "})"
+    )
+    assert len(boxes) == 2  # summary and differences
+    assert all(0 <= left < right <= 390 and kind == "auto" for left, right, kind in boxes)
+    assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+    sizes = chromium.run(  # as they are on the screen
+        "return [...document.querySelectorAll('main svg text')].map((t) => "
+        "parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"
+    )
+    assert min(sizes) >= 10.5
+    outside = chromium.run(
+        "return [...document.querySelectorAll('main svg text')].filter((t) => {"
+        "  const b = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
+        "  return b.left < s.left - 1 || b.right > s.right + 1;"
+        "}).map((t) => t.textContent)"
+    )
+    assert outside == []
 
 
 def test_seeds_that_did_not_come_through_are_marked(page: Path, chromium: Browser) -> None:

@@ -119,7 +119,7 @@ def number(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def count(value: Any) -> int | None:
@@ -143,5 +143,10 @@ def explained(reason: Exception) -> str:
 
 def shortened(text: str) -> str:
     """A text in one line that is not too long."""
-    text = " ".join(text.split())
+    text = " ".join(printable(text).split())
     return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+
+
+def printable(text: str) -> str:
+    """A text without halves of surrogate pairs, which JSON and file names can hold."""
+    return text.encode(errors="replace").decode()

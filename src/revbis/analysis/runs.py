@@ -141,7 +141,9 @@ def read_run(folder: Path, problem: Problem) -> Run | None:
     try:
         config = _read_config(folder)
     except _UNREADABLE as reason:
-        problem(f"{folder} is left out: {explained(reason)}")
+        text = explained(reason)
+        where = "" if "config.json" in text else "config.json: "
+        problem(f"{folder} is left out: {where}{text}")
         return None
     evaluations = _read_evaluations(folder, config, problem)
     run = Run(
@@ -190,7 +192,7 @@ def read_failures(folder: Path, problem: Problem) -> Failures | None:
         return None
     if not found:
         return None
-    places = [one.get("checkpoint") for one in found]
+    places = [count(one.get("checkpoint")) for one in found]
     text = found[-1].get("text")
     return Failures(
         total=len(found),
@@ -249,11 +251,9 @@ def _finished(folder: Path, config: Config, problem: Problem) -> bool:
 
 
 def _tell_standing(run: Run, problem: Problem) -> None:
-    if run.finished:
-        return
     if not run.evaluations:
         problem(f"{run.folder} has no evaluation yet")
-    else:
+    elif not run.finished:
         problem(f"{run.folder} is not finished: {run.frames:,} of {run.config.frames:,} frames")
 
 
@@ -320,15 +320,19 @@ def _has_odd_details(record: Record) -> bool:
 
 def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
     path = folder / "alarms.jsonl"
-    alarms, odd = [], []
+    alarms, odd, partly = [], [], []
     for line, record in read_lines(path, problem).records:
-        name, text = record.get("name"), record.get("text", "")
-        if isinstance(name, str) and isinstance(text, str):
-            alarms.append(Alarm(count(record.get("frames")), name, text))
-        else:
+        name, text, frames = record.get("name"), record.get("text", ""), record.get("frames")
+        if not (isinstance(name, str) and isinstance(text, str)):
             odd.append(line)
+            continue
+        alarms.append(Alarm(count(frames), shortened(name), shortened(text)))
+        if frames is not None and count(frames) is None:
+            partly.append(line)
     if odd:
         problem(f"{path}: {named(odd)} no alarm, passed over")
+    if partly:
+        problem(f"{path}: {named(partly)} partly unreadable")
     return alarms
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis.analysis.files import run_folders
+from revbis.analysis.files import printable, run_folders
 from revbis.analysis.runs import (
     Evaluation,
     Failures,
@@ -159,7 +159,7 @@ def read_study(paths: Iterable[Path]) -> Study:
         raise ValueError("; ".join(["there is no run to read", *problems]))
     groups = _grouped(_without_doubles(runs, problems.append))
     problems += _comparability(groups)
-    return Study(tuple(groups), tuple(problems), tuple(failing))
+    return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
 
 
 def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:

@@ -127,7 +127,7 @@ function makeControls() {
   const names = Object.keys(CHOICES).filter((name) => name !== "metric" || hasSuccess);
   const form = document.getElementById("controls");
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.before(links());
+  document.querySelector("main").prepend(links());
   form.append(html("div", {}, ...names.map(choice)));
   if (data.labels.length > 1) form.append(chips("labels", data.labels));
   if (data.tasks.length > 1) form.append(chips("tasks", data.tasks));

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from revbis.analysis.files import printable
 from revbis.analysis.report.markup import Html, element, section
 from revbis.analysis.report.training import Training, Trainings
 from revbis.analysis.runs import Run, failure_text
@@ -93,7 +94,7 @@ def failing(study: Study, root: Path) -> Html:
 
 def messages(study: Study, root: Path, more: Sequence[str]) -> Html:
     """Problems of the study, where nobody can miss them; failed runs stand by themselves."""
-    apart = {f"{one.folder} is {failure_text(one.failures)}" for one in study.failing}
+    apart = {printable(f"{f.folder} is {failure_text(f.failures)}") for f in study.failing}
     found = [problem for problem in (*study.problems, *more) if problem not in apart]
     found = [problem.replace(f"{root}/", "") for problem in found]
     found.sort(key=lambda problem: " is left out: " not in problem)  # what is missing comes first
