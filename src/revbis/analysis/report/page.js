@@ -271,7 +271,7 @@ function ablationCards(task) {
 
 const seen = new Set();
 function drawCard(card) {
-  if (!card.dirty || card.element.hidden) return;
+  if (!card.dirty || card.element.hidden || card.element.closest("details:not([open])")) return;
   card.dirty = false;
   card.draw();
 }

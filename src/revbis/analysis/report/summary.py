@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from statistics import fmean
 
 from revbis.analysis import compare, curves, stats, tables
-from revbis.analysis.report.markup import Html, element, join, row, section, table
+from revbis.analysis.report.markup import Html, element, join, row, section, table, text
 from revbis.analysis.scores import Group, Study
 
 _NOTE = (
@@ -32,7 +33,11 @@ def summary(study: Study, at: Mapping[str, int]) -> Html:
     for group in study.groups:
         key = (group.label, group.task)
         cells: list[object] = [
-            element("span", group.task, class_="task" if group.task != previous else "again"),
+            element(
+                "span",
+                Html(re.sub(r"([:_])", r"\1<wbr>", text(group.task))),  # where a phone may break it
+                class_="task" if group.task != previous else "again",
+            ),
             group.label,
             _score(final.get(key), group.task),
             _score(best.get(key), group.task),
@@ -75,7 +80,9 @@ def _score(score: tables.Score | None, task: str) -> Html:
 
 
 def _return(group: Group, budget: int) -> Html:
-    """The return of a group whose score may be another."""
+    """The return of a group whose score is another."""
+    if curves.measure(group.task) == "return":
+        return Html()
     found = curves.result(group, "final", budget, "return")
     if found is None:
         return Html("–")
