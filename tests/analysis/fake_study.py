@@ -105,7 +105,9 @@ def fake_run(
     if alarms:
         write_lines(folder / "alarms.jsonl", alarms)
     if frames and frames[-1] >= budget:
-        (folder / "result.json").write_text(json.dumps({"frames": budget}))
+        (folder / "result.json").write_text(
+            json.dumps({"frames": budget, "mean_return": returns[-1]})
+        )
     return folder
 
 
@@ -144,7 +146,7 @@ def large_study(out: Path, padding: int = 0) -> None:
     if padding:
         for path in out.rglob("train.jsonl"):
             records = [json.loads(line) for line in path.read_text().splitlines()]
-            more = {f"objective/metric_{i}": math.pi * i for i in range(padding)}
+            more = {f"objective/part_{i}_loss": math.pi * i for i in range(padding)}
             write_lines(path, [record | more for record in records])
 
 

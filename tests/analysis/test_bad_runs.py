@@ -31,6 +31,7 @@ CONTENTS = {
     "many digits": b'{"frames": 1' + b"0" * 5000 + b"}",
 }
 NO_COUNT = [None, True, "10", -1, 1.5, math.nan, math.inf, 1e23, 10**400, [], {}]
+NO_SETTING = [one for one in NO_COUNT if one != "10"]  # settings may be given as text
 NO_NUMBER = [True, "x", [], {}, [[[]]]]
 NO_TEXT = [5, True, [], {}, math.nan]
 ODD: dict[str, dict[str, list[Any]]] = {
@@ -38,10 +39,10 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "preset": [*NO_TEXT, None],
         "task": [*NO_TEXT, None],
         "method": [*NO_TEXT, None, "none"],
-        "seed": [*NO_COUNT, "1"],
-        "frames": [*NO_COUNT, 10**23, 0],
-        "eval_every": [*NO_COUNT, 0],
-        "action_repeat": [*NO_COUNT, 0],
+        "seed": [*NO_SETTING, "x"],
+        "frames": [*NO_SETTING, 10**23, 0],
+        "eval_every": [*NO_SETTING, 0],
+        "action_repeat": [*NO_SETTING, 0],
         "strides": [None, 5, [], [2, 2, 1], [2, 2, 1, True], "2211", [2, 2, 1, [1]]],
         "discount": [None, True, "x", math.nan, 2, 10**400],
         "learning_rate": [None, "x", math.inf, -1, 10**400],
@@ -58,8 +59,8 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "command": NO_TEXT,
         "machine": NO_TEXT,
     },
-    "result.json": {"frames": NO_COUNT},
-    "failures.json": {"failures": [5, "x", {}, [5], [[]], [None], None, True]},
+    "result.json": {"frames": NO_SETTING, "mean_return": ["x", [], True, None]},
+    "failures.json": {"failures": [5, "x", {}, [5], [[]], [None], [{"text": "x"}], None, True]},
     "eval.jsonl": {
         "frames": NO_COUNT,
         "mean_return": [None, *NO_NUMBER, "nan", math.nan, math.inf, 1e200, 10**400],
@@ -178,7 +179,7 @@ def test_bytes_by_chance(name: str, bad: Path) -> None:
 
 def test_names_that_no_file_can_hold(bad: Path) -> None:
     """Half a surrogate pair is JSON, and no text."""
-    for name, key in (("config.json", "preset"), ("run.json", "command"), ("alarms.jsonl", "text")):
+    for name, key in (("config.json", "task"), ("run.json", "command"), ("alarms.jsonl", "text")):
         (bad / name).write_bytes(spoiled(bad / name, key, "\ud800 half"))
     assert "? half" in shown(bad)
     read_study([bad.parents[3]]).write_csv(bad.parents[4] / "scores.csv")
@@ -194,6 +195,7 @@ def test_figures_of_a_study_with_a_bad_run(bad: Path) -> None:
 
 def test_nothing_in_a_run_is_touched(bad: Path) -> None:
     (bad / "eval.jsonl").write_text("[]")
+    (bad / "checkpoints" / "frame-000000000010").mkdir(parents=True)
     before = {path: path.stat().st_mtime_ns for path in bad.rglob("*")}
     shown(bad)
     assert {path: path.stat().st_mtime_ns for path in bad.rglob("*")} == before

