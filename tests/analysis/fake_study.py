@@ -94,6 +94,9 @@ def fake_run(
                 "episodes": frame // 1000,
                 "episode_return": returns[-1] * frame / budget if returns else None,
                 "c": _c(frame, budget, seed) if has_c else None,
+                "critic_loss": 0.5 + seed,
+                "critic_q1": frame / 1000,
+                **({} if method == "drqv2" else {"objective/effective_rank": 4.0 + seed}),
                 **{f"seconds/{k}": round(frame / rate * v, 3) for k, v in _PHASES.items()},
             }
             for frame in np.linspace(0, done * budget, lines + 1)[1:].round().astype(int).tolist()
@@ -101,6 +104,10 @@ def fake_run(
     )
     if alarms:
         write_lines(folder / "alarms.jsonl", alarms)
+    if frames and frames[-1] >= budget:
+        (folder / "result.json").write_text(
+            json.dumps({"frames": budget, "mean_return": returns[-1]})
+        )
     return folder
 
 
@@ -139,7 +146,7 @@ def large_study(out: Path, padding: int = 0) -> None:
     if padding:
         for path in out.rglob("train.jsonl"):
             records = [json.loads(line) for line in path.read_text().splitlines()]
-            more = {f"objective/metric_{i}": math.pi * i for i in range(padding)}
+            more = {f"objective/part_{i}_loss": math.pi * i for i in range(padding)}
             write_lines(path, [record | more for record in records])
 
 

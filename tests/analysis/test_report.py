@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from tests.analysis.fake_study import fake_run, large_study, write_lines
+from tests.analysis.runs import write_run
 from tests.commands import fails
 
+from revbis.analysis import tables
 from revbis.analysis.report import Media, Trainings, write_report
-from revbis.analysis.report.summary import Estimate, estimate, summarise
 from revbis.analysis.scores import read_study
 from revbis.cli import main
 
@@ -61,38 +62,66 @@ def page_of(*folders: Path, out: Path, **options: Any) -> Page:
     return Page(write_report(read_study(folders), out, **options))
 
 
+def summary_of(page: Page) -> list[list[str]]:
+    """The cells of the summary, by row."""
+    rows = page.source[page.source.index('id="summary"') :].split("<tbody>")[1].split("</tbody>")[0]
+    return [
+        [re.sub("<[^>]*>", "", cell) for cell in re.findall("<td>(.*?)</td>", row)]
+        for row in rows.split("</tr>")[:-1]
+    ]
+
+
 def test_the_numbers_of_the_summary(tmp_path: Path) -> None:
     fake_run(tmp_path, seed=1, returns=[0.0, 50.0, 40.0])
     fake_run(tmp_path, seed=2, returns=[0.0, 30.0, 20.0])
-    (group,) = read_study([tmp_path]).groups
-    found = summarise(group)
-    # 40 and 20: mean 30, deviation √200, over √2. Best 50 and 30. 40,000 frames at 100 a second.
-    assert found.final == Estimate(30.0, pytest.approx(10.0))
-    assert found.best == Estimate(40.0, pytest.approx(10.0))
-    assert found.frames == 40_000 and found.seeds == 2
-    assert found.hours == pytest.approx(400 / 3600, rel=1e-4)
-    assert estimate([7.0]) == Estimate(7.0, None) and estimate([]) is None
+    (row,) = summary_of(page_of(tmp_path, out=tmp_path / "page"))
+    # 40 and 20: mean 30, deviation √200. Best 50 and 30. 40,000 frames at 100 a second: 0.11 h.
+    final, best = "30.0 ± 14.1", "40.0 ± 14.1"
+    assert row == ["dmc:cartpole_balance", "simsr-rev", final, best, "2", "40,000", "0.11"]
 
 
-def test_seeds_are_compared_at_a_frame_that_all_have_reached(tmp_path: Path) -> None:
+def test_seeds_that_have_not_got_there_are_left_out(tmp_path: Path) -> None:
     fake_run(tmp_path, seed=1, returns=[0.0, 50.0, 90.0])
     fake_run(tmp_path, seed=2, returns=[0.0, 30.0, 0.0], done=0.5)
     fake_run(tmp_path, seed=3, returns=[])
-    (group,) = read_study([tmp_path]).groups
-    found = summarise(group)
-    assert (found.frames, found.seeds) == (20_000, 2)
-    assert found.final is not None and found.final.mean == 40.0
-    assert found.best is not None and found.best.mean == 40.0  # not seed 1's later 90
-    text = page_of(tmp_path, out=tmp_path / "page").text
-    assert "2 of 3" in text and "20,000 of 40,000" in text
+    for seed in (1, 2):  # none has got there: the last frame that both have
+        fake_run(tmp_path, method="drqv2", seed=seed, returns=[0.0, 30.0, 0.0, 0.0, 0.0], done=0.5)
+    drqv2, rev = summary_of(page_of(tmp_path, out=tmp_path / "page"))
+    assert rev[2:6] == ["90.0", "90.0", "1 of 3", "40,000"]
+    assert drqv2[2:6] == ["0.0 ± 0.0", "30.0 ± 0.0", "2", "20,000 of 40,000"]
 
 
-def test_success_has_a_column_where_a_task_knows_it(tmp_path: Path) -> None:
-    fake_run(tmp_path / "a", success=[0, 0, 0.2, 0.5, 0.8], task="metaworld:hammer")
-    assert "80%" in page_of(tmp_path / "a", out=tmp_path / "pa").text
+def test_the_page_and_the_tables_agree(tmp_path: Path) -> None:
+    """Raw frames share 0 alone, where the return is 3; at the budget it is 901."""
+    for seed, late in enumerate([0, 1, 3], 1):
+        final = 901.0 + late - 4 / 3  # 0, 1 and 3 have a mean of 4/3
+        frames = {0: 3.0, 10_000 + late: 400.0, 20_000 + late: 950.0 + late, 30_000 + late: final}
+        settings = {"frames": 30_000, "eval_every": 10_000, "action_repeat": 4}
+        write_run(tmp_path, frames, task="dmc:cartpole_balance", seed=seed, **settings)
+    study = read_study([tmp_path])
+    page = page_of(tmp_path, out=tmp_path / "page")
+    ((_, _, final, best, seeds, frames, _),) = summary_of(page)
+    for kind, shown in (("final", final), ("best", best)):
+        table = tables.score_table(study, kind=kind, budget=None, reported=False)
+        assert table.rows[0][1][0].text == shown
+    assert (final, best) == ("901 ± 2", "951 ± 2")
+    assert (seeds, frames) == ("3", "30,000")
+    (group,) = page.data["groups"]
+    assert [run["frames"] for run in group["runs"]] == [[0, 10_000, 20_000, 30_000]] * 3
+    assert group["best"]["return"] == [950.0, 951.0, 953.0]
+    assert {row.frames for row in study.rows()} == {0, 10_000, 20_000, 30_000}
+
+
+def test_meta_world_is_scored_by_success(tmp_path: Path) -> None:
+    for method, share in (("drqv2", 0.8), ("simsr", 0.3)):
+        success = [0, 0, 0.2, 0.5, share]
+        fake_run(tmp_path, success=success, task="metaworld:hammer", method=method)
+    page = page_of(tmp_path, out=tmp_path / "page")
+    first, second = summary_of(page)
+    assert first[2:5] == ["80.0%", "80.0%", "650"] and second[2:5] == ["30.0%", "50.0%", "650"]
+    assert "<b>80.0%</b>" in page.source and page.data["measures"] == ["success"]
     fake_run(tmp_path / "b")
-    page = page_of(tmp_path / "b", out=tmp_path / "pb")
-    assert ("success") not in [word.strip() for word in page.words]
+    assert "final return" not in page_of(tmp_path / "b", out=tmp_path / "pb").text
 
 
 def test_the_data_of_the_curves(tmp_path: Path) -> None:
@@ -100,14 +129,19 @@ def test_the_data_of_the_curves(tmp_path: Path) -> None:
     fake_run(tmp_path, method="drqv2", returns=[1.0, 2.0, 3.0])
     data = page_of(tmp_path, out=tmp_path / "page").data
     drqv2, rev = data["groups"]
-    assert data["labels"] == ["drqv2", "simsr-rev"] and drqv2["runs"][0]["c"] is None
+    assert data["labels"] == ["drqv2", "simsr-rev"]
+    assert sorted(drqv2["runs"][0]["training"]["values"]) == ["critic_loss", "critic_q1"]
     (run,) = rev["runs"]
     assert run["frames"] == [0, 20_000, 40_000] and run["updates"] == [0, 5_000, 10_000]
     assert run["return"] == [1.0, 2.0, 3.0] and run["hours"][2] == pytest.approx(0.11111)
     assert run["success"] is None and run["state"] == "finished"
-    c = run["c"]
-    assert len(c["values"]) == len(c["frames"]) == len(c["hours"]) <= 200
-    assert c["frames"][-1] == 40_000  # the newest is never thinned out
+    training = run["training"]
+    names = ["c", "critic_loss", "critic_q1", "objective/effective_rank"]
+    assert sorted(training["values"]) == names
+    lengths = {len(values) for values in training["values"].values()}
+    assert lengths == {len(training["frames"])} == {len(training["hours"])} and max(lengths) <= 200
+    assert training["frames"][-1] == 40_000  # the newest is never thinned out
+    assert training["values"]["critic_q1"][-1] == 40.0
 
 
 def test_names_and_numbers_cannot_become_markup(tmp_path: Path) -> None:
@@ -190,7 +224,8 @@ def test_numbers_that_are_none_and_lines_that_are_no_lines(tmp_path: Path) -> No
     )
     write_lines(folder / "eval.jsonl", [{"frames": 5, "mean_return": 1, "seconds": "nan"}])
     (run,) = page_of(tmp_path, out=tmp_path / "page").data["groups"][0]["runs"]
-    assert run["c"]["values"] == [None, 0.5] and run["c"]["hours"] == [None, None]
+    training = run["training"]
+    assert training["values"] == {"c": [None, 0.5]} and training["hours"] == [None, None]
     assert run["hours"] == [None] and run["return"] == [1.0] and run["episodes"] == [[]]
 
 
@@ -266,7 +301,7 @@ def test_training_is_read_again_only_when_it_changes(
         file.write(json.dumps({"frames": 41_000, "c": 0.125}) + "\n")
     data = page_of(tmp_path, out=tmp_path / "page", trainings=trainings).data
     assert read[2:] == ["seed-1"]
-    assert data["groups"][0]["runs"][0]["c"]["values"][-1] == 0.125
+    assert data["groups"][0]["runs"][0]["training"]["values"]["c"][-1] == 0.125
 
 
 def test_no_run_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,10 +328,16 @@ def test_where_the_page_goes(
 
 @pytest.mark.slow
 def test_150_runs_of_100_evaluations(tmp_path: Path) -> None:
-    large_study(tmp_path / "runs")
+    large_study(tmp_path / "runs", padding=12)
     path = write_report(read_study([tmp_path / "runs"]), tmp_path / "page")
-    assert path.stat().st_size < 15_000_000
-    assert Page(path).text.count("frames/s") == 150
+    assert path.stat().st_size < 4_000_000
+    page = Page(path)
+    assert page.text.count("frames/s") == 150
+    trainings = [run["training"] for group in page.data["groups"] for run in group["runs"]]
+    numbers = sum(len(one["frames"]) * (3 + len(one["values"])) for one in trainings)
+    assert numbers <= 300_000 and min(len(one["frames"]) for one in trainings) >= 30
+    ends = {one["frames"][-1] for one in trainings}
+    assert ends == {1_000_000, 600_000}  # the newest line of each, also where it is thinned out
 
 
 def test_watch_waits_follows_and_ends_cleanly(tmp_path: Path) -> None:

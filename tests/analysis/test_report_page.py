@@ -42,6 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 success=[0, 0.2, 0.4, 0.6, 0.8],
                 done=0.5 if (m, seed) == (0, 2) else 1.0,
                 alarms=[_FAILED] if (m, seed) == (1, 1) else (),
+                threads=1 + m,
             )
     return write_report(read_study([folder]), folder / "page")
 
@@ -109,6 +110,9 @@ def test_draws_everything_and_fits(
 ) -> None:
     chromium.open(page, width=width)
     chromium.run("revbis.drawAll()")
+    assert not chromium.run("return 'training-critic_loss-1' in revbis.charts")  # folded
+    chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    chromium.run("revbis.drawAll()")
     assert chromium.errors() == []
     assert chromium.requests() == [page.resolve().as_uri()]
     assert chromium.run("return document.documentElement.scrollWidth") == width
@@ -116,14 +120,12 @@ def test_draws_everything_and_fits(
         "return [...document.querySelectorAll('main section')]"
         ".filter((s) => s.offsetHeight > 60).map((s) => s.id)"
     )
-    wanted = "problems alarms summary curves seeds c ablations timing settings commands versions"
-    assert sections == wanted.split()
-    assert sorted(chromium.run("return Object.keys(revbis.charts)")) == [
-        "c-0",
-        "c-1",
-        "curves-0",
-        "curves-1",
-    ]
+    wanted = "problems alarms summary curves seeds c training ablations timing settings commands"
+    assert sections == [*wanted.split(), "versions"]
+    metrics = ["critic_loss", "critic_q1", "objective/effective_rank"]
+    kinds = ["c", "curves", *(f"training-{metric}" for metric in metrics)]
+    wanted_charts = [f"{kind}-{task}" for kind in kinds for task in (0, 1)]
+    assert sorted(chromium.run("return Object.keys(revbis.charts)")) == wanted_charts
     drawn = ink(chromium, "#curves canvas", tmp_path / "page.png")
     for colour in [(0, 0x72, 0xB2), (0xD5, 0x5E, 0), (0, 0x9E, 0x73), (0xCC, 0x79, 0xA7)]:
         assert colour in drawn
@@ -144,7 +146,8 @@ def test_curves_are_means_where_all_seeds_are(page: Path, chromium: Browser) -> 
         "return revbis.groupCurve(revbis.data.groups[0], 'return', 'frames', 0).error"
     )
     assert errors == pytest.approx([0, 0.5, 0.5, 0.5, 0.5])
-    chromium.run("revbis.drawAll()")
+    assert series(chromium, "curves-1")["drqv2"] == pytest.approx([0, 0.2, 0.4, None, None])
+    choose(chromium, "metric", "return")
     assert series(chromium, "curves-1")["drqv2"] == [0, 101.5, 201.5, None, None]  # half done
 
 
@@ -235,6 +238,89 @@ def test_hover_tells_the_values_and_the_nearest_curve(page: Path, chromium: Brow
     until(lambda: chromium.run("return document.querySelector('#curves .tip').hidden"))
 
 
+def tips(chromium: Browser, chart: str) -> list[list[float]]:
+    """The tooltip's box at many places of a chart: left, top, right, bottom."""
+    chromium.run(
+        "revbis.drawAll(); revbis.charts[arguments[0]].root.scrollIntoView({block: 'end'})", chart
+    )
+    found: list[list[float]] = chromium.run(
+        "const u = revbis.charts[arguments[0]], { width, height } = u.over.getBoundingClientRect();"
+        "return [0, .2, .45, .55, .8, 1].flatMap((x) => [0, .5, 1].flatMap((y) => {"
+        "  u.setCursor({left: x * width, top: y * height});"
+        "  const tip = u.over.querySelector('.tip');"
+        "  if (tip.hidden) return [];"
+        "  const b = tip.getBoundingClientRect();"
+        "  return [[b.left, b.top, b.right, b.bottom]];"
+        "}))",
+        chart,
+    )
+    return found
+
+
+PHONE = {"width": 390, "height": 844}
+
+
+def test_tooltips_stay_on_a_phone_s_screen(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    for chart in ("curves-0", "c-0", "training-objective/effective_rank-0"):
+        boxes = tips(chromium, chart)
+        assert len(boxes) >= 12
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= 390 and 0 <= top < bottom <= 844
+    assert chromium.run("return document.documentElement.scrollWidth") == 390
+
+
+def test_sections_are_reached_on_a_phone(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    names = chromium.run("return [...document.querySelectorAll('#links a')].map((a) => a.text)")
+    assert names[:4] == ["problems", "alarms", "summary", "curves"] and "training" in names
+    places = chromium.run(
+        "const links = document.getElementById('links');"
+        "return [...links.children].map((link) => {"
+        "  link.click();"
+        "  const heading = document.querySelector(`${link.hash} h2`).getBoundingClientRect();"
+        "  const bar = links.getBoundingClientRect();"
+        "  return [heading.top, bar.top, bar.bottom, link.getBoundingClientRect().height];"
+        "})"
+    )
+    for name, (heading, top, bottom, tall) in zip(names, places, strict=True):
+        assert bottom <= heading < 844, name  # below the bar, and seen
+        assert tall >= 40, name  # a finger hits it
+        assert top >= 0
+    assert places[5][1] == 0  # the bar stays
+    width, room = chromium.run(
+        "const { scrollWidth, clientWidth } = document.getElementById('links');"
+        "return [scrollWidth, clientWidth]"
+    )
+    assert room <= 390 < width  # it scrolls by itself
+
+
+def test_tables_scroll_in_their_own_box_on_a_phone(page: Path, chromium: Browser) -> None:
+    chromium.open(page, **PHONE)
+    chromium.run("revbis.drawAll()")
+    boxes = chromium.run(
+        "return [...document.querySelectorAll('table')].map((table) => {"
+        "  const box = table.parentElement, { left, right } = box.getBoundingClientRect();"
+        "  return [left, right, getComputedStyle(box).overflowX];"
+        "})"
+    )
+    assert len(boxes) == 2  # summary and differences
+    assert all(0 <= left < right <= 390 and kind == "auto" for left, right, kind in boxes)
+    assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+    sizes = chromium.run(  # as they are on the screen
+        "return [...document.querySelectorAll('main svg text')].map((t) => "
+        "parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"
+    )
+    assert min(sizes) >= 10.5
+    outside = chromium.run(
+        "return [...document.querySelectorAll('main svg text')].filter((t) => {"
+        "  const b = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect();"
+        "  return b.left < s.left - 1 || b.right > s.right + 1;"
+        "}).map((t) => t.textContent)"
+    )
+    assert outside == []
+
+
 def test_seeds_that_did_not_come_through_are_marked(page: Path, chromium: Browser) -> None:
     chromium.open(page)
     chromium.run("revbis.drawAll()")
@@ -243,8 +329,8 @@ def test_seeds_that_did_not_come_through_are_marked(page: Path, chromium: Browse
         ".map((m) => [m.tagName, m.parentNode.querySelector('title').textContent])"
     )
     assert marks == [
-        ["circle", "seed 2, unfinished: 202.0 at 20k frames"],
-        ["path", "seed 1, failed: 411.0 at 40k frames"],
+        ["circle", "seed 2, unfinished: 40% at 20k frames"],
+        ["path", "seed 1, failed: 80% at 40k frames"],
     ]
     assert chromium.run("return document.querySelectorAll('#seeds polyline').length") == 16
     captions = chromium.run("return document.getElementById('seeds').innerText")
@@ -268,12 +354,19 @@ def test_ablations_compare_a_family(page: Path, chromium: Browser) -> None:
     ]
 
 
-def test_what_was_chosen_outlives_a_reload(page: Path, chromium: Browser, tmp_path: Path) -> None:
+def test_a_watched_page_reloads_itself(page: Path, chromium: Browser, tmp_path: Path) -> None:
     watched = write_report(read_study([page.parent.parent]), tmp_path, refresh=True)
     text = watched.read_text()
     assert ' data-refresh="10"' in text
     watched.write_text(text.replace(' data-refresh="10"', ' data-refresh="1"'))
     chromium.open(watched)
+    # Whichever load this falls into, a later one is without it.
+    until(lambda: chromium.run("window.before = true; return true"))
+    until(lambda: chromium.run("return !window.before && !!window.revbis"), 60)
+
+
+def test_what_was_chosen_outlives_a_reload(page: Path, chromium: Browser) -> None:
+    chromium.open(page)
     choose(chromium, "smooth", "0.2")
     choose(chromium, "x", "hours")
     click(chromium, "labels-1")
@@ -282,7 +375,7 @@ def test_what_was_chosen_outlives_a_reload(page: Path, chromium: Browser, tmp_pa
     chromium.run(
         "revbis.drawAll(); revbis.charts['curves-1'].setScale('x', {min: 0.02, max: 0.05})"
     )
-    chromium.run("scrollTo(0, 500); window.before = true")
+    chromium.run("scrollTo(0, 500); window.before = true; revbis.reload()")
     until(lambda: chromium.run("return !window.before && !!window.revbis"))
     assert chromium.run(
         "return [revbis.state.smooth, revbis.state.x, [...revbis.state.labels],"
@@ -336,7 +429,7 @@ def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_150_runs_draw_what_comes_into_view(large: Path, chromium: Browser) -> None:
+def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     chromium.open(large)
     chromium.run("document.getElementById('curves').scrollIntoView()")
     charts = until(lambda: chromium.run("return Object.keys(revbis.charts).length"))
@@ -346,6 +439,7 @@ def test_150_runs_draw_what_comes_into_view(large: Path, chromium: Browser) -> N
     until(lambda: chromium.run("return 'c-0' in revbis.charts"))
     chromium.run("revbis.drawAll()")
     click(chromium, "labels-0")
-    assert chromium.run("return Object.keys(revbis.charts).length") == 12
+    # Of six tasks the curves and c, and the three metrics of the one that is unfolded.
+    assert chromium.run("return Object.keys(revbis.charts).length") == 2 * 6 + 3
     assert chromium.errors() == []
     assert chromium.requests() == [large.resolve().as_uri()]

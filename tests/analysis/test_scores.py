@@ -77,7 +77,7 @@ def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
     assert told(study, "empty has no run in it")
     assert told(study, "foreign.csv is no run folder")
     assert told(study, "none does not exist")
-    assert told(study, "model is left out", "unknown settings hidden_size")
+    assert told(study, "model is left out", "unknown hidden_size")
     assert told(study, "cut is left out", "not a revbis config")
     assert told(study, "list is left out")
 
@@ -116,7 +116,7 @@ def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -
         file.write(json.dumps(line) + "\n")
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert told(study, "eval.jsonl: a line that is no evaluation is passed over")
+    assert told(study, "eval.jsonl: line 3 is no evaluation, passed over")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])

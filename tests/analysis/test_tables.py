@@ -8,30 +8,30 @@ from pathlib import Path
 import pytest
 from tests.analysis.runs import study_of, write_run
 
-from revbis.analysis import compare, tables
+from revbis.analysis import compare, layout, tables
 from revbis.analysis.scores import Study, read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
 
 
-def final(study: Study, budget: int | None = None, reported: bool = False) -> tables.Table:
+def final(study: Study, budget: int | None = None, reported: bool = False) -> layout.Table:
     return tables.score_table(study, kind="final", budget=budget, reported=reported)
 
 
-def cells(table: tables.Table) -> dict[str, list[str]]:
+def cells(table: layout.Table) -> dict[str, list[str]]:
     """The cells of the Markdown table, by row."""
     lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: row[1:] for row in rows}
 
 
-def on_cheetah(table: tables.Table) -> dict[str, str]:
+def on_cheetah(table: layout.Table) -> dict[str, str]:
     """The cells of a row, by method."""
     labels = [column.label for column in table.columns]
     return dict(zip(labels, cells(table)["cheetah_run"], strict=True))
 
 
-def records(table: tables.Table) -> list[dict[str, str]]:
+def records(table: layout.Table) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(table.csv())))
 
 
@@ -263,8 +263,8 @@ def test_latex_is_whole(tmp_path: Path) -> None:
 
 
 def test_latex_escapes_every_special_sign() -> None:
-    cell = tables.Cell("a_b & 5% #1 $x {y} ~ ^ \\ ± − † –")
-    text = tables.Table("c", "r", (tables.Column("m", "measured"),), (("n", (cell,)),), (), ())
+    cell = layout.Cell("a_b & 5% #1 $x {y} ~ ^ \\ ± − † –")
+    text = layout.Table("c", "r", (layout.Column("m", "measured"),), (("n", (cell,)),), (), ())
     row = next(line for line in text.latex().splitlines() if line.startswith("n & "))
     assert row == (
         r"n & a\_b \& 5\% \#1 \$x \{y\} \textasciitilde{} \textasciicircum{} "
@@ -311,3 +311,24 @@ def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
     found = compare.together(read_study([tmp_path]), "final")
     assert found.tasks == [WALKER] and list(found.scores) == ["drqv2", "mico"]
     assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in found.notes)
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_plain_text_fits_a_terminal(width: int, tmp_path: Path) -> None:
+    write_run(tmp_path / "odd", [0.0, 7.0], method="simsr-rev", hidden=64, objective_weight=10.0)
+    write_run(tmp_path / "two", [0.0, 7.0], method="simsr-rev", hidden=64, objective_weight=1.0)
+    study = three_methods(tmp_path)
+    for table in (final(study, reported=True), tables.aggregate_table(study)):
+        text = table.text(width)
+        assert max(map(len, text.splitlines())) <= width
+        words = set(text.split())
+        for said in (table.caption, *table.notes, *(column.label for column in table.columns)):
+            assert set(said.split()) <= words
+        for name, row in table.rows:
+            assert {
+                *name.split(),
+                *(word for cell in row for word in cell.text.split()),
+            } - words == set()
+    text = final(three_methods(tmp_path / "again")).text()
+    lines = "task cheetah_run|  drqv2 (measured)  200 ± 100|  mico (measured)   400 ± 0 (best)"
+    assert lines.replace("|", "\n") in text

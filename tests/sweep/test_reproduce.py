@@ -41,7 +41,10 @@ def test_a_table_from_runs_that_are_there(tmp_path, capsys):
     assert "simsr-rev (measured)" in printed and "(reported)" in printed
     names = sorted(path.name for path in (tmp_path / "reproduced").iterdir())
     assert names == ["table1-cpu.csv", "table1-cpu.md", "table1-cpu.tex"]
-    assert (tmp_path / "reproduced" / "table1-cpu.md").read_text() in printed
+    written = (tmp_path / "reproduced" / "table1-cpu.md").read_text()
+    assert "**" in written and "(best)" in printed
+    table = printed[: printed.index(str(tmp_path))]
+    assert max(map(len, table.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", FIGURES)

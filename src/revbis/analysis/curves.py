@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis import checks
-from revbis.analysis.scores import Group, Run, success_share
+from revbis.analysis.files import count, number
+from revbis.analysis.runs import Run
+from revbis.analysis.scores import Group
 from revbis.analysis.stats import Array, area
 
 Kind = Literal["final", "best", "area"]
 KINDS = ("final", "best", "area")
+Measure = Literal["success", "return"]
 
 
-def measure(task: str) -> Literal["success", "return"]:
+def measure(task: str) -> Measure:
     """What a task is scored by: Meta-World's by the success rate, all others by the return."""
     return "success" if task.startswith("metaworld:") else "return"
 
@@ -34,25 +37,19 @@ class Curve(NamedTuple):
     scores: Array
 
 
-def curve(run: Run) -> Curve:
-    """A run's evaluations, in the measure of its task.
+def curve(run: Run, of: Measure | None = None) -> Curve:
+    """A run's evaluations by the frames they were due at, which its seeds share.
 
-    An evaluation comes with the first action that passes its frame, so it may be late by less than
-    an action. It counts for the frame it was due at: seeds then have the same frames.
+    Args:
+        run: The run.
+        of: Returns or success rates; when not given, what its task is scored by.
     """
-    config = run.config
-    points = {}
-    for record in run.evaluations:
-        frames, score = int(record["frames"]), float(record["mean_return"])
-        if measure(config.task) == "success":
-            share = success_share(record.get("success_any"))
-            if share is None:
-                continue
-            score = share
-        for due in (config.frames, frames // config.eval_every * config.eval_every):
-            if due <= frames < due + config.action_repeat:
-                frames = due
-        points[frames] = score
+    of = of or measure(run.config.task)
+    points = {
+        one.frames: score
+        for one in run.evaluations
+        if (score := one.success if of == "success" else one.mean_return) is not None
+    }
     return _curve(points)
 
 
@@ -63,11 +60,8 @@ def coefficient_curve(run: Run) -> Curve:
     """
     points = {}
     for line in run.training:
-        try:
-            c, step = float(line["c"]), int(line["agent_steps"])
-        except (KeyError, TypeError, ValueError):
-            continue
-        if math.isfinite(c):
+        c, step = number(line.get("c")), count(line.get("agent_steps"))
+        if c is not None and step is not None and math.isfinite(c):
             points[step * run.config.action_repeat] = c
     return _curve(points)
 
@@ -107,13 +101,14 @@ class Result(NamedTuple):
     short: tuple[int, ...]
 
 
-def result(group: Group, kind: Kind, budget: int) -> Result | None:
+def result(group: Group, kind: Kind, budget: int, of: Measure | None = None) -> Result | None:
     """A group's final, best or mean score within a budget, at frames that its seeds share.
 
     Args:
         group: The runs.
         kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
         budget: In frames.
+        of: Returns or success rates; when not given, what the task is scored by.
 
     Returns:
         None if there is no evaluation that the seeds share.
@@ -122,7 +117,7 @@ def result(group: Group, kind: Kind, budget: int) -> Result | None:
         ValueError: For an unknown kind.
     """
     checks.choice(kind, KINDS, "kind")
-    curves = {run.config.seed: curve(run) for run in group.runs}
+    curves = {run.config.seed: curve(run, of) for run in group.runs}
     curves = {seed: one for seed, one in curves.items() if len(one.frames)}
     there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
     used = there or curves

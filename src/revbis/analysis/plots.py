@@ -6,10 +6,9 @@ Every figure has its caption below it, and as its label (`figure.get_label()`).
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,42 +17,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from revbis.analysis import compare, curves, stats
-from revbis.analysis.scores import Group, Run, Study
+from revbis.analysis.panels import (
+    COLUMNS,
+    STYLE,
+    draw_interval,
+    draw_line,
+    draw_mean,
+    looks_of,
+    make_panels,
+    method_axis,
+    short_number,
+)
+from revbis.analysis.runs import Run
+from revbis.analysis.scores import Group, Study
 
-# Okabe and Ito's colours without yellow, which is hard to see on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
-_MARKERS = "osD^vPX*"
-_COLUMNS = 3
-_PANEL = (2.7, 2.0)  # inches
-_LINE_HEIGHT = 0.112  # inches, of the caption
-_LETTERS = 20  # of the caption, to an inch
-_MARKS = 8  # on a curve
 _THRESHOLDS = np.linspace(0.0, 1.0, 101)
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
-_STYLE: dict[Any, Any] = {
-    "font.size": 8.0,
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "lines.linewidth": 1.2,
-    "svg.hashsalt": "revbis",
-    "pdf.fonttype": 42,
-}
-
 
 Shown = list[tuple[Group, list[curves.Curve]]]
-
-
-class _Look(NamedTuple):
-    colour: str
-    line: Any
-    marker: str
 
 
 def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
@@ -142,18 +123,18 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     overall, of_all = _overall(study, budget, seed) if len(tasks) > 1 else ({}, "")
     caption = _ablation_caption(found, at, of_all)
     labels = [label for label in study.labels if any(g.label == label for g, _ in found)]
-    looks = _looks(study)
-    with mpl.rc_context(_STYLE):
+    looks = looks_of(study)
+    with mpl.rc_context(STYLE):
         height = 0.75 + 0.2 * len(labels)
-        figure, panels = _panels(len(tasks) + bool(overall), caption, [], height, share=True)
+        figure, panels = make_panels(len(tasks) + bool(overall), caption, [], height, share=True)
         of_task = dict(zip(tasks, panels, strict=False))
         for group, result in found:
             row, panel = labels.index(group.label), of_task[group.task]
             ends = stats.interval(stats.iqm, {group.task: result.values}, seed=seed)
-            _interval(panel, row, ends, looks[group.label])
+            draw_interval(panel, row, ends, looks[group.label])
             panel.plot(result.values, [row] * len(result.values), "o", ms=2.2, color="0.2", mew=0)
         for label, together in overall.items():
-            _interval(panels[-1], labels.index(label), together, looks[label])
+            draw_interval(panels[-1], labels.index(label), together, looks[label])
         for task, panel in of_task.items():
             panel.set_title(compare.short_name(task))
             panel.set_xlabel("return")
@@ -163,7 +144,7 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
         if overall:
             panels[-1].set(title="all tasks", xlabel="normalised score")
         for panel in panels:
-            _method_axis(panel, labels)
+            method_axis(panel, labels)
     return figure
 
 
@@ -191,17 +172,17 @@ def profiles(study: Study, seed: int = 0) -> Figure:
         f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples). Not smoothed.",
         *(f"{n.rstrip('.')}." for n in [*compare.budget_notes(study, shared.at), *shared.notes]),
     ]
-    looks = _looks(study)
-    with mpl.rc_context(_STYLE):
+    looks = looks_of(study)
+    with mpl.rc_context(STYLE):
         legend = [(label, looks[label]) for label in shared.scores]
-        figure, (panel,) = _panels(1, " ".join(parts), legend, 2.6, width=5.0)
+        figure, (panel,) = make_panels(1, " ".join(parts), legend, 2.6, width=5.0)
         for label, scores in shared.scores.items():
             value, low, high = stats.interval(
                 lambda one: stats.profile(one, _THRESHOLDS), scores, seed=seed
             )
             look = looks[label]
             panel.fill_between(_THRESHOLDS, low, high, color=look.colour, alpha=0.15, lw=0)
-            _line(panel, _THRESHOLDS, value, look)
+            draw_line(panel, _THRESHOLDS, value, look)
         panel.set(xlim=(0, 1), ylim=(-0.02, 1.02))
         panel.set_xlabel("τ, normalised score")
         panel.set_ylabel("share of runs with score > τ")
@@ -226,52 +207,12 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
         "pdf": {"Subject": str(figure.get_label()), "CreationDate": None},
     }
     paths = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         for kind, about in metadata.items():
             path = folder / f"{name}.{kind}"
             figure.savefig(path, format=kind, dpi=200, metadata=about)
             paths.append(path)
     return paths
-
-
-def _panels(
-    count: int,
-    caption: str,
-    legend: Sequence[tuple[str, _Look]],
-    height: float = _PANEL[1],
-    width: float = _PANEL[0],
-    share: bool = False,
-) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, the legend below them and the caption below that."""
-    columns = min(count, _COLUMNS)
-    rows = -(-count // columns)
-    across = max(columns * width + (1.0 if share else 0.0), 4.2)
-    lines = textwrap.wrap(caption, int(_LETTERS * across))
-    fit = max(1, int(across / (0.5 + 0.065 * max((len(k) for k, _ in legend), default=1))))
-    legend_rows = -(-len(legend) // min(fit, len(legend))) if legend else 0
-    words = _LINE_HEIGHT * len(lines) + 0.08
-    below = words + (0.16 * legend_rows + 0.12 if legend else 0.0)
-    tall = rows * height + below
-    figure = Figure(figsize=(across, tall), layout="constrained")
-    figure.set_label(caption)
-    figure.get_layout_engine().set(rect=(0, below / tall, 1, 1 - below / tall))  # type: ignore[call-arg, union-attr]
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=share)
-    for unused in panels.flat[count:]:
-        unused.remove()
-    figure.text(0.08 / across, words / tall, "\n".join(lines), va="top", fontsize=6.5, color="0.25")
-    if legend:
-        for label, look in legend:
-            panels.flat[0].plot([], [], label=label, **_drawn(look))
-        figure.legend(
-            loc="lower center",
-            bbox_to_anchor=(0.5, words / tall),
-            ncols=min(fit, len(legend)),
-            frameon=False,
-            borderpad=0.2,
-            handlelength=3.2,
-            columnspacing=1.6,
-        )
-    return figure, list(panels.flat[:count])
 
 
 def _shown(study: Study, of: Callable[[Run], curves.Curve]) -> Shown:
@@ -291,68 +232,20 @@ def _curve_panels(
     if any(len({int(one.frames[-1]) for one in seeds}) > 1 for _, seeds in shown):
         parts.append("Thin lines: single seeds beyond the frames that all have.")
     tasks = list(dict.fromkeys(group.task for group, _ in shown))
-    looks = _looks(study)
+    looks = looks_of(study)
     legend = {k: look for k, look in looks.items() if any(g.label == k for g, _ in shown)}
-    with mpl.rc_context(_STYLE):
-        figure, panels = _panels(len(tasks), " ".join(parts), list(legend.items()))
+    with mpl.rc_context(STYLE):
+        figure, panels = make_panels(len(tasks), " ".join(parts), list(legend.items()))
         of_task = dict(zip(tasks, panels, strict=True))
         for group, seeds in shown:
-            _mean_curve(of_task[group.task], seeds, looks[group.label], alphas[group.task])
+            draw_mean(of_task[group.task], seeds, looks[group.label], alphas[group.task])
         for place, (task, panel) in enumerate(of_task.items()):
             panel.set_title(compare.short_name(task))
-            panel.set_xlabel("frames" if place + _COLUMNS >= len(tasks) else "")
+            panel.set_xlabel("frames" if place + COLUMNS >= len(tasks) else "")
             panel.set_xlim(left=0)
             panel.xaxis.set_major_locator(MaxNLocator(4))
-            panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short_number(value)))
+            panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
     return figure, of_task
-
-
-def _looks(study: Study) -> dict[str, _Look]:
-    """A look for each method, the same in all figures of a study."""
-    return {
-        label: _Look(
-            _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)]
-        )
-        for i, label in enumerate(study.labels)
-    }
-
-
-def _drawn(look: _Look) -> dict[str, Any]:
-    return {
-        "color": look.colour,
-        "linestyle": look.line,
-        "marker": look.marker,
-        "markersize": 3.5,
-        "markeredgewidth": 0,
-    }
-
-
-def _line(panel: Axes, x: Any, y: Any, look: _Look) -> None:
-    panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
-
-
-def _mean_curve(panel: Axes, seeds: Sequence[curves.Curve], look: _Look, alpha: float) -> None:
-    frames, scores = curves.common(seeds)
-    smooth = stats.ewma(scores, alpha)
-    if len(seeds) > 1:
-        middle = smooth.mean(axis=0)
-        error = smooth.std(axis=0, ddof=1) / np.sqrt(len(seeds))
-        panel.fill_between(
-            frames, middle - error, middle + error, color=look.colour, alpha=0.18, lw=0
-        )
-    _line(panel, frames, smooth.mean(axis=0), look)
-    shared = frames[-1] if len(frames) else -1
-    for one in seeds:
-        if one.frames[-1] > shared:
-            beyond = one.frames >= shared
-            own = stats.ewma(one.scores, alpha)[beyond]
-            panel.plot(one.frames[beyond], own, color=look.colour, lw=0.5, ls=look.line)
-
-
-def _interval(panel: Axes, row: int, ends: Sequence[Any], look: _Look) -> None:
-    value, low, high = map(float, ends)
-    panel.barh(row, high - low, left=low, height=0.55, color=look.colour, alpha=0.45, lw=0)
-    panel.plot([value, value], [row - 0.275, row + 0.275], color=look.colour, lw=2)
 
 
 def _ablation_caption(
@@ -375,17 +268,6 @@ def _ablation_caption(
     return " ".join(parts + _remarks([group for group, _ in found]))
 
 
-def _method_axis(panel: Axes, labels: Sequence[str]) -> None:
-    panel.set_yticks(range(len(labels)), labels)
-    panel.tick_params(axis="y", length=0)
-    panel.set_ylim(len(labels) - 0.4, -0.6)
-    panel.use_sticky_edges = False
-    panel.margins(x=0.06)
-    panel.xaxis.set_major_locator(MaxNLocator(4))
-    panel.grid(axis="x", color="0.9", lw=0.5)
-    panel.set_axisbelow(True)
-
-
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
     """The IQM over all tasks, and what the caption says of it."""
     try:
@@ -398,14 +280,6 @@ def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Seq
     }
     notes = "; ".join(note.rstrip(".") for note in shared.notes)
     return intervals, f"All tasks, normalised: {notes}."
-
-
-def _short_number(value: float) -> str:
-    """Such as 250k and 1.5M."""
-    for size, letter in ((1_000_000, "M"), (1000, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
 
 
 def _mean_told(shown: Shown) -> str:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis.config import SAFE, Config
+from revbis.analysis.files import printable, run_folders
+from revbis.analysis.runs import (
+    Evaluation,
+    Failures,
+    Problem,
+    Run,
+    failure_text,
+    read_failures,
+    read_run,
+)
 
-Record = dict[str, Any]
-
-# Not part of what a method is: where and on what it ran, and how it was looked at.
-_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
 # Scores of different values of these are of different problems, whatever the method.
 _ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
 
@@ -30,10 +32,10 @@ class Row(NamedTuple):
             group of that method.
         task: The task.
         seed: The run's seed.
-        frames: Simulator steps so far.
+        frames: The frame it was due at, in simulator steps.
         agent_steps: Actions so far.
         updates: Updates so far.
-        seconds: Time so far.
+        seconds: Time so far; None where it is not known.
         mean_return: Mean over the evaluation's episodes.
         success: Share of episodes with success at any step; None where the task has none.
         c: The coefficient; None without one.
@@ -45,47 +47,22 @@ class Row(NamedTuple):
     frames: int
     agent_steps: int
     updates: int
-    seconds: float
+    seconds: float | None
     mean_return: float
     success: float | None
     c: float | None
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run's folder.
+class Failing(NamedTuple):
+    """A run that is not finished and has failed.
 
     Attributes:
         folder: Where it is.
-        config: Its settings.
-        about: Versions, revision and command, from run.json.
-        evaluations: The lines of eval.jsonl that are whole and finite.
-        alarms: The lines of alarms.jsonl.
-        finished: Whether its budget is spent.
+        failures: How often and why.
     """
 
     folder: Path
-    config: Config
-    about: Record
-    evaluations: list[Record]
-    alarms: list[Record]
-    finished: bool
-
-    @cached_property
-    def training(self) -> list[Record]:
-        """The lines of train.jsonl that are whole."""
-        return _read_lines(self.folder / "train.jsonl", lambda problem: None)
-
-    @property
-    def settings(self) -> tuple[tuple[str, Any], ...]:
-        """What the runs of one group have in common."""
-        values = self.config.as_dict()
-        return tuple((k, _hashable(values[k])) for k in sorted(values) if k not in _ASIDE)
-
-    @property
-    def frames(self) -> int:
-        """Frames at the last evaluation."""
-        return int(self.evaluations[-1]["frames"]) if self.evaluations else 0
+    failures: Failures
 
 
 @dataclass(frozen=True)
@@ -115,10 +92,12 @@ class Study:
     Attributes:
         groups: In order of task and label.
         problems: What is missing, mixed or unreadable, in words.
+        failing: Runs that have failed and are not finished, also those that cannot be read.
     """
 
     groups: tuple[Group, ...]
     problems: tuple[str, ...]
+    failing: tuple[Failing, ...] = ()
 
     @property
     def runs(self) -> list[Run]:
@@ -143,15 +122,15 @@ class Study:
     def rows(self) -> list[Row]:
         """The tidy table: a row for each evaluation."""
         return [
-            _row(group, run, record)
+            _row(group, run, one)
             for group in self.groups
             for run in group.runs
-            for record in run.evaluations
+            for one in run.evaluations
         ]
 
     def write_csv(self, path: Path) -> None:
         """Writes the tidy table."""
-        with open(path, "w", newline="") as file:
+        with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
             writer = csv.writer(file)
             writer.writerow(Row._fields)
             writer.writerows(self.rows())
@@ -166,19 +145,24 @@ def read_study(paths: Iterable[Path]) -> Study:
         ValueError: If there is no run at all, with what was found instead.
     """
     problems: list[str] = []
-    runs = [
-        run
-        for folder in _run_folders(paths, problems.append)
-        if (run := _read_run(folder, problems.append)) is not None
-    ]
+    folders = _run_folders(paths, problems.append)
+    failing: list[Failing] = []
+    runs = []
+    for folder in folders:
+        run = read_run(folder, problems.append)
+        runs += [] if run is None else [run]
+        failures = read_failures(folder, lambda text: None) if run is None else run.failures
+        if failures is not None and not (run and run.finished):
+            failing.append(Failing(folder, failures))
+            problems.append(f"{folder} is {failure_text(failures)}")
     if not runs:
         raise ValueError("; ".join(["there is no run to read", *problems]))
     groups = _grouped(_without_doubles(runs, problems.append))
     problems += _comparability(groups)
-    return Study(tuple(groups), tuple(problems))
+    return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
 
 
-def _run_folders(paths: Iterable[Path], problem: Callable[[str], None]) -> list[Path]:
+def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
     folders: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
@@ -186,75 +170,14 @@ def _run_folders(paths: Iterable[Path], problem: Callable[[str], None]) -> list[
         elif not path.is_dir():
             problem(f"{path} is no run folder: give folders that revbis train or sweep made")
         else:
-            found = sorted(config.parent for config in path.rglob("config.json"))
+            found = sorted(run_folders(path, problem))
             if not found:
                 problem(f"{path} has no run in it")
             folders |= dict.fromkeys(folder.resolve() for folder in found)
     return list(folders)
 
 
-def _read_run(folder: Path, problem: Callable[[str], None]) -> Run | None:
-    try:
-        config = Config.read(folder / "config.json")
-    except (ValueError, OSError) as reason:
-        problem(f"{folder} is left out: {reason}")
-        return None
-    evaluations = []
-    for record in _read_lines(folder / "eval.jsonl", problem):
-        try:
-            frames, finite = int(record["frames"]), math.isfinite(float(record["mean_return"]))
-            success_share(record.get("success_any"))
-        except (KeyError, TypeError, ValueError, OverflowError):
-            problem(f"{folder}/eval.jsonl: a line that is no evaluation is passed over")
-            continue
-        if finite:
-            evaluations.append(record)
-        else:
-            problem(f"{folder}: the return at frame {frames:,} is not finite, left out")
-    if not evaluations:
-        problem(f"{folder} has no evaluation yet")
-    finished = bool(evaluations) and int(evaluations[-1]["frames"]) >= config.frames
-    if evaluations and not finished:
-        last = int(evaluations[-1]["frames"])
-        problem(f"{folder} is not finished: {last:,} of {config.frames:,} frames")
-    alarms = _read_lines(folder / "alarms.jsonl", problem)
-    return Run(folder, config, _read_about(folder, problem), evaluations, alarms, finished)
-
-
-def _read_about(folder: Path, problem: Callable[[str], None]) -> Record:
-    try:
-        about = json.loads((folder / "run.json").read_text())
-        if isinstance(about, dict):
-            return about
-    except (OSError, ValueError):
-        pass
-    problem(f"{folder}: run.json cannot be read, so its versions and command are not known")
-    return {}
-
-
-def _read_lines(path: Path, problem: Callable[[str], None]) -> list[Record]:
-    """The lines that are JSON objects; the others are named."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as reason:
-        problem(f"{path} cannot be read: {reason.strerror}")
-        return []
-    records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            problem(f"{path}: line {number} is half written or no JSON object, passed over")
-    return records
-
-
-def _without_doubles(runs: Sequence[Run], problem: Callable[[str], None]) -> list[Run]:
+def _without_doubles(runs: Sequence[Run], problem: Problem) -> list[Run]:
     """One run of each identity: the one with more frames, or the first."""
     kept: dict[Any, Run] = {}
     for run in runs:
@@ -341,31 +264,16 @@ def _mixed_versions(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _row(group: Group, run: Run, record: Record) -> Row:
+def _row(group: Group, run: Run, one: Evaluation) -> Row:
     return Row(
         method=group.label,
         task=group.task,
         seed=run.config.seed,
-        frames=int(record["frames"]),
-        agent_steps=int(record.get("agent_steps", 0)),
-        updates=int(record.get("updates", 0)),
-        seconds=float(record.get("seconds", 0.0)),
-        mean_return=float(record["mean_return"]),
-        success=success_share(record.get("success_any")),
-        c=_number(record.get("c")),
+        frames=one.frames,
+        agent_steps=one.agent_steps,
+        updates=one.updates,
+        seconds=one.seconds,
+        mean_return=one.mean_return,
+        success=one.success,
+        c=one.c,
     )
-
-
-def success_share(successes: Any) -> float | None:
-    """Share of an evaluation's episodes with success; None where the task has no such notion."""
-    known = [float(value) for value in successes or () if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _number(value: Any) -> float | None:
-    """A number, also one that JSON does not know and a record holds in words."""
-    return None if value is None else float(value)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -1,143 +1,28 @@
-"""Tables of a study in Markdown, LaTeX and CSV; what may not be compared is marked, not ranked."""
+"""Scores of a study as tables; what may not be compared is marked, not ranked."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from revbis import checks
 from revbis.analysis import compare, curves, paper, stats
+from revbis.analysis.layout import FIRST, SECOND, Cell, Column, Table
 from revbis.analysis.scores import Study
 
-Source = Literal["measured", "reported"]
-_FIRST, _SECOND = 1, 2
-_WIDE = 5  # columns that still fit a page
-_LATEX = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "†": r"$\dagger$",
-    "–": "--",
-    "“": "``",
-    "”": "''",
-}
 
-
-class Column(NamedTuple):
-    """A column.
+class Score(NamedTuple):
+    """A method's score on a task.
 
     Attributes:
-        label: Its name.
-        source: Whether its numbers are measured or the paper's.
+        result: Its seeds and their values.
+        cell: How a table shows it.
     """
 
-    label: str
-    source: Source
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell.
-
-    Attributes:
-        text: What it says.
-        remark: What sets it apart from the others, such as fewer seeds.
-        mean: What it is ranked by; None if it may not be compared.
-        rank: 1 for the best of its source in its row, 2 for the second, 0 for all others.
-    """
-
-    text: str
-    remark: str = ""
-    mean: float | None = None
-    rank: int = 0
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table.
-
-    Attributes:
-        caption: What it shows.
-        corner: What its rows are.
-        columns: Its columns, those of one source together.
-        rows: Name and cells of each row.
-        notes: What a reader must know.
-        records: The numbers, for CSV.
-    """
-
-    caption: str
-    corner: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    notes: tuple[str, ...]
-    records: tuple[Mapping[str, Any], ...]
-
-    def markdown(self) -> str:
-        """GitHub's Markdown: caption, table, notes."""
-        head = [self.corner, *(f"{column.label} ({column.source})" for column in self.columns)]
-        lines = [head, ["---"] + ["---:"] * len(self.columns)]
-        lines += [[name, *map(_in_markdown, cells)] for name, cells in self.rows]
-        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        notes = "".join(f"- {note}\n" for note in self.notes)
-        return f"{self.caption}\n\n{body}\n\n{notes}"
-
-    def latex(self) -> str:
-        """A table environment; it needs the packages booktabs and graphicx."""
-        sources = Counter(column.source for column in self.columns)
-        over, rules, left = [], [], 2
-        for source, count in sources.items():
-            over.append(rf"\multicolumn{{{count}}}{{c}}{{{source}}}")
-            rules.append(rf"\cmidrule(lr){{{left}-{left + count - 1}}}")
-            left += count
-        head = " & ".join(_escape(name) for name in (self.corner, *(c.label for c in self.columns)))
-        lines = [
-            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
-            r"\toprule",
-            rf" & {' & '.join(over)} \\",
-            " ".join(rules),
-            rf"{head} \\",
-            r"\midrule",
-            *(
-                rf"{_escape(name)} & {' & '.join(map(_in_latex, cells))} \\"
-                for name, cells in self.rows
-            ),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        if len(self.columns) > _WIDE:
-            lines = [r"\resizebox{\linewidth}{!}{%", *lines[:-1], lines[-1] + "}"]
-        notes = [rf"\par {_escape(note)}" for note in self.notes]
-        return "\n".join(
-            [
-                r"% needs \usepackage{booktabs,graphicx}",
-                r"\begin{table*}",
-                r"\centering",
-                rf"\caption{{{_escape(self.caption)}}}",
-                *lines,
-                r"\begin{minipage}{\linewidth}\footnotesize",
-                *notes,
-                r"\end{minipage}",
-                r"\end{table*}",
-                "",
-            ]
-        )
-
-    def csv(self) -> str:
-        """A row for each number, not rounded."""
-        text = io.StringIO()
-        names = dict.fromkeys(name for record in self.records for name in record)
-        writer = csv.DictWriter(text, list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.records)
-        return text.getvalue()
+    result: curves.Result
+    cell: Cell
 
 
 def score_table(
@@ -159,12 +44,7 @@ def score_table(
     """
     checks.choice(kind, ("final", "best"), "kind")
     at = compare.budgets(study, budget)
-    results = {
-        (group.label, task): found
-        for task in at
-        for group in compare.groups_of(study, task)
-        if (found := curves.result(group, kind, at[task])) is not None
-    }
+    results = _results(study, kind, at)
     if not results:
         raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
     systems = [
@@ -240,6 +120,42 @@ def _caption(kind: str, usual: int, reported: bool) -> str:
     return f"{what}: {of} unless a cell says otherwise. Bold: best, underlined: second of {among}."
 
 
+def measured_scores(
+    study: Study, *, kind: Literal["final", "best"], at: Mapping[str, int]
+) -> dict[tuple[str, str], Score]:
+    """What `score_table` shows of each method on each task, for those who show it otherwise.
+
+    Args:
+        study: The runs.
+        kind: The score at the budget, or the best evaluation within it.
+        at: The budget of each task, as `compare.budgets` gives it.
+
+    Returns:
+        By method and task; groups without a score are not in it.
+    """
+    results = _results(study, kind, at)
+    usual = max((len(found.values) for found in results.values()), default=0)
+    shown = {}
+    for task in at:
+        of_task = {label: results.get((label, task)) for label in study.labels}
+        (_, cells), _ = _row(study, task, at[task], of_task, usual, [])
+        for (label, result), cell in zip(of_task.items(), cells, strict=True):
+            if result is not None:
+                shown[label, task] = Score(result, cell)
+    return shown
+
+
+def _results(
+    study: Study, kind: Literal["final", "best"], at: Mapping[str, int]
+) -> dict[tuple[str, str], curves.Result]:
+    return {
+        (group.label, task): found
+        for task in at
+        for group in compare.groups_of(study, task)
+        if (found := curves.result(group, kind, at[task])) is not None
+    }
+
+
 def _row(
     study: Study,
     task: str,
@@ -289,7 +205,7 @@ def _ranked(cells: Sequence[Cell]) -> list[Cell]:
     order = sorted(set(means), reverse=True)
     if len(means) < 2 or len(order) < 2:
         return cells
-    ranks = {order[0]: _FIRST, order[1]: _SECOND}
+    ranks = {order[0]: FIRST, order[1]: SECOND}
     return [
         replace(cell, rank=ranks.get(cell.mean, 0)) if cell.mean is not None else cell
         for cell in cells
@@ -369,20 +285,3 @@ def _looks(study: Study) -> list[str]:
                     f"{compare.short_name(task)}: {name} is {told}, which biases a best score."
                 )
     return notes
-
-
-def _in_markdown(cell: Cell) -> str:
-    marks = {_FIRST: ("**", "**"), _SECOND: ("<ins>", "</ins>")}
-    before, after = marks.get(cell.rank, ("", ""))
-    return f"{before}{cell.text}{after}" + (f" ({cell.remark})" if cell.remark else "")
-
-
-def _in_latex(cell: Cell) -> str:
-    text = _escape(cell.text)
-    if cell.rank:
-        text = rf"\{'textbf' if cell.rank == _FIRST else 'underline'}{{{text}}}"
-    return text + (f" ({_escape(cell.remark)})" if cell.remark else "")
-
-
-def _escape(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)

@@ -20,7 +20,9 @@ _LOG = logging.getLogger("revbis")
 _PAUSE_SECONDS = 3.0
 _SHARE = 4  # watching rests this many times as long as it works
 _WARNINGS = 20
-_FILES = ("config.json", "run.json", "eval.jsonl", "train.jsonl", "alarms.jsonl")
+_FILES = ("config.json", "run.json", "result.json", "failures.json") + (
+    *("eval.jsonl", "train.jsonl", "alarms.jsonl"),
+)
 
 
 def command(
@@ -29,7 +31,7 @@ def command(
     watch: bool = False,
     videos: bool = False,
 ) -> None:
-    """Writes one HTML page about runs: summary, curves, seeds, c, ablations, timing, settings.
+    """Writes one HTML page about runs: scores, curves, losses, ablations, timing, settings.
 
     The page opens from disk and needs no network. For one run it has a video and a picture of
     nearest states too; what cannot be made or read is left out with a warning.
@@ -132,8 +134,10 @@ def _watch(writer: _Writer) -> None:
 
 def _stamps(runs: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """When each record of the runs was written, and how long it is."""
+    from revbis.analysis.files import run_folders
+
     found = {}
-    for folder in {path.parent for run in runs for path in run.rglob("config.json")}:
+    for folder in {path for run in runs for path in run_folders(run)}:
         for path in (folder / name for name in _FILES):
             try:
                 stat = path.stat()

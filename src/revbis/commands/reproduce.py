@@ -70,7 +70,7 @@ def _table(study: Study, folder: Path, name: str) -> list[Path]:
     from revbis.files import write_whole
 
     table = score_table(study, kind="final", budget=None, reported=True)
-    print(table.markdown())
+    print(table.text())
     texts = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
     paths = [folder / f"{name}.{kind}" for kind in texts]
     for path, text in zip(paths, texts.values(), strict=True):

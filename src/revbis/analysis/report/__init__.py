@@ -10,10 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from revbis import __version__
+from revbis.analysis import compare
 from revbis.analysis.report import sections, settings
 from revbis.analysis.report.data import embedded, page_data
 from revbis.analysis.report.markup import Html, element, join, text
 from revbis.analysis.report.sections import Media
+from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
 from revbis.analysis.scores import Study
 from revbis.files import write_whole
@@ -47,12 +49,13 @@ def write_report(
     """
     path = folder / "index.html"
     page = _page(study, media or {}, trainings or Trainings(), refresh)
-    write_whole(path, page.encode())
+    write_whole(path, page.encode(errors="replace"))  # half a surrogate pair is no text
     return path
 
 
 def _page(study: Study, media: Mapping[Path, Media], trainings: Trainings, refresh: bool) -> str:
-    root = _root(study)
+    root, at = _root(study), compare.budgets(study)
+    odd = [text for run in study.runs for text in trainings.of(run).odd]
     episodes, skipped = sections.episodes(study, media)
     # The script reloads the page, as it keeps what was chosen; a browser without scripts does too.
     meta = f'<noscript><meta http-equiv="refresh" content="{_REFRESH_SECONDS}"></noscript>'
@@ -63,14 +66,20 @@ def _page(study: Study, media: Mapping[Path, Media], trainings: Trainings, refre
         "reload": Html(meta if refresh else ""),
         "style": Html(_file("vendor/uPlot.min.css") + _file("page.css")),
         "headline": sections.headline(study),
-        "messages": join([sections.messages(study, root, skipped), sections.alarms(study)]),
-        "summary": sections.summary(study),
+        "messages": join(
+            [
+                sections.failing(study, root),
+                sections.messages(study, root, [*odd, *skipped]),
+                sections.alarms(study),
+            ]
+        ),
+        "summary": summary(study, at),
         "timing": sections.timing(study, trainings),
         "episodes": episodes,
         "settings": join([settings.settings(study), settings.commands(study)]),
         "versions": settings.versions(study),
         "footer": element("p", f"revbis {__version__} · made {made} · runs in {root}"),
-        "data": Html(embedded(page_data(study, trainings))),
+        "data": Html(embedded(page_data(study, trainings, at))),
         "licence": Html(_file("vendor/LICENSE")),
         "charts": Html(_file("vendor/uPlot.iife.min.js")),
         "script": Html("\n".join(map(_file, _SCRIPTS))),

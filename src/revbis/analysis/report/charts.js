@@ -3,6 +3,7 @@
 const AXIS = { frames: "frames", updates: "updates", hours: "hours" };
 const NAMES = { return: "mean return", success: "success", c: "c" };
 const ROWS = 12; // of a tooltip
+const NARROW = 740; // pixels of a page that is a phone's
 
 /** Paths of a standard error either way, behind the lines. */
 function drawBands(u, curves) {
@@ -71,6 +72,19 @@ function nearest(u, series, index, x) {
   return isEnd && Math.abs(xs[best] - x) > slack ? null : best;
 }
 
+/** Puts a tooltip beside the cursor, wherever that is, and all of it on the screen. */
+function placeTip(box, plot, left, top) {
+  const within = (wanted, size, room) => Math.max(4, Math.min(wanted, room - size - 4));
+  box.style.left = box.style.top = "0px"; // its own size, whatever it was pressed into before
+  const { offsetWidth: width, offsetHeight: height } = box;
+  const beside = left > plot.width / 2 ? left - width - 14 : left + 14;
+  const x = within(plot.left + beside, width, document.documentElement.clientWidth);
+  const y = within(plot.top + Math.max(0, Math.min(top - 10, plot.height - height)), height,
+    innerHeight);
+  box.style.left = `${x - plot.left}px`;
+  box.style.top = `${y - plot.top}px`;
+}
+
 /** A box beside the cursor with the value of every curve there. */
 function tooltip(curves, xName, metric) {
   const box = html("div", { class: "tip", hidden: "" });
@@ -85,7 +99,7 @@ function tooltip(curves, xName, metric) {
       .map((row) => ({ ...row, y: u.data[row.i + 1][row.at], x: u.data[0][row.at] }))
       .sort((a, b) => b.y - a.y);
     const near = rows.filter(({ i }) => i + 1 === focused);
-    const shown = rows.slice(0, ROWS);
+    const shown = rows.slice(0, innerWidth < NARROW ? ROWS / 2 : ROWS);
     const more = rows.length - shown.length;
     box.replaceChildren(
       html("b", {}, `${short(near.length ? near[0].x : u.data[0][idx])} ${AXIS[xName]}`),
@@ -96,10 +110,7 @@ function tooltip(curves, xName, metric) {
       }),
       ...(more > 0 ? [html("small", {}, `and ${more} more`)] : []),
     );
-    const right = left > u.over.clientWidth / 2;
-    box.style.left = right ? "auto" : `${left + 14}px`;
-    box.style.right = right ? `${u.over.clientWidth - left + 14}px` : "auto";
-    box.style.top = `${Math.max(0, Math.min(top - 10, u.over.clientHeight - box.offsetHeight))}px`;
+    placeTip(box, u.over.getBoundingClientRect(), left, top);
   };
   return {
     init: (u) => { u.over.append(box); },
@@ -131,7 +142,7 @@ function lineChart(plot, curves, xName, metric, zoom, detail = null) {
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: ink, grid: rules, ticks: { ...rules, size: 4 }, font, labelFont: font,
     labelSize: 18 };
-  const yRange = metric === "return" ? heights(curves, detail) : [-0.02, 1.02];
+  const yRange = ["success", "c"].includes(metric) ? [-0.02, 1.02] : heights(curves, detail);
   const tip = tooltip(curves, xName, metric);
   const percent = (values) => values.map((value) => `${Math.round(100 * value)}%`);
   const before = zoom.range;
@@ -146,7 +157,7 @@ function lineChart(plot, curves, xName, metric, zoom, detail = null) {
     axes: [
       { ...axis, label: AXIS[xName], size: 32, space: 64,
         values: (u, splits) => splits.map(short) },
-      { ...axis, label: NAMES[metric], size: 48, space: 36,
+      { ...axis, label: NAMES[metric] ?? words(metric), size: 48, space: 36,
         values: (u, splits) => (metric === "success" ? percent(splits) : splits.map(short)) },
     ],
     series: [{}, ...curves.map((curve) => ({

@@ -1,6 +1,6 @@
 // Small drawings: every seed of a group, and intervals for ablations.
 
-const SMALL = { width: 220, height: 110, left: 37, right: 8, top: 6, bottom: 16 };
+const SMALL = { height: 112, left: 37, right: 8, top: 6, bottom: 16 };
 
 const scaleTo = ([low, high], from, to) => (value) =>
   from + ((value - low) / (high - low || 1)) * (to - from);
@@ -31,8 +31,8 @@ function seedLine(run, curve, label, x, y, metric) {
 }
 
 /** A group in small: a line for each seed, on the scale of its task. */
-function multiple(group, curves, xRange, yRange, metric) {
-  const { width, height, left, right, top, bottom } = SMALL;
+function multiple(group, curves, xRange, yRange, metric, width) {
+  const { height, left, right, top, bottom } = SMALL;
   const x = scaleTo(xRange, left, width - right);
   const y = scaleTo(yRange, height - bottom, top);
   const label = (text, at, anchor) => svg("text", { ...at, "text-anchor": anchor }, text);
@@ -73,12 +73,9 @@ function families(groups) {
   });
 }
 
-/** Mean, error and single values of each seed's best evaluation. */
+/** Mean, error and single values of the seeds' best evaluations within the budget. */
 function bests(group, metric) {
-  const values = group.runs
-    .map((run) => (run[metric] || []).filter((value) => value !== null))
-    .filter((found) => found.length)
-    .map((found) => Math.max(...found));
+  const values = group.best[metric];
   return { group, values, mean: values.length ? mean(values) : null, error: standardError(values) };
 }
 
@@ -86,13 +83,14 @@ const clipped = (text, room) => (text.length > room ? `${text.slice(0, room - 1)
 
 /** Rows of methods: seeds as dots, their mean, a line of one standard error either way. */
 function intervals(rows, names, metric, width) {
-  const step = 34;
-  const [left, right] = [Math.min(190, width * 0.38), 96];
+  const narrow = width < 440; // a method's name then stands above its line
+  const [step, above] = narrow ? [54, 22] : [34, 0];
+  const [left, right] = [narrow ? 6 : Math.min(190, width * 0.38), 104];
   const height = rows.length * step + 30;
   const range = metric === "success" ? [0, 1] : rangeOf(rows.flatMap((row) => row.values));
   const x = scaleTo(range, left, width - right);
   const drawn = rows.flatMap((row, i) => {
-    const y = i * step + 18;
+    const y = i * step + 18 + above;
     const line = { y1: y, y2: y, "stroke-width": 3, "stroke-linecap": "round" };
     const marks = svg("g", {},
       row.error === null ? null
@@ -103,7 +101,8 @@ function intervals(rows, names, metric, width) {
     marks.style.stroke = marks.style.fill = colourName(row.group.label);
     const rule = svg("line", { class: "rule", x1: left, x2: width - right, y1: y, y2: y });
     return [rule, marks,
-      svg("text", { class: "label", x: 0, y: y + 4 }, clipped(names[row.group.label], left / 7),
+      svg("text", { class: "label", x: 0, y: y + 4 - above },
+        clipped(names[row.group.label], (narrow ? width : left) / 7),
         svg("title", {}, names[row.group.label])),
       svg("text", { x: width, y: y + 4, "text-anchor": "end" },
         withError(row.mean, row.error, metric))];

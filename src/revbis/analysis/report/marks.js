@@ -37,9 +37,13 @@ function short(value) {
   return `${+value.toPrecision(3)}`;
 }
 
+/** A metric's name as it is read: objective/effective_rank is the objective's effective rank. */
+const words = (name) => name.replace(/^.*\//, "").replaceAll("_", " ");
+
 /** A value, and its error with as many digits. */
 function withError(value, error, metric) {
   const isShare = metric === "success";
+  if (!["return", "success", "c"].includes(metric)) return `${+value.toPrecision(4)}`;
   const size = Math.abs(value);
   const digits = isShare || size >= 1000 ? 0 : size >= 10 ? 1 : 3;
   const shown = (number) => (isShare ? `${(100 * number).toFixed(0)}%` : number.toFixed(digits));

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from revbis.analysis import curves
 from revbis.analysis.report.sections import Media
-from revbis.analysis.scores import Group, Run
+from revbis.analysis.runs import Run
+from revbis.analysis.scores import Group
 
 if TYPE_CHECKING:
     from revbis.config import Config
@@ -60,13 +64,7 @@ class MediaMaker:
 
 def best_run(group: Group) -> Run:
     """The run of a group with the best evaluation."""
-    return max(
-        group.runs, key=lambda run: max((_return(r) for r in run.evaluations), default=-1e99)
-    )
-
-
-def _return(record: dict[str, Any]) -> float:
-    return float(record["mean_return"])
+    return max(group.runs, key=lambda run: max(curves.curve(run).scores, default=-math.inf))
 
 
 def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None:
@@ -100,8 +98,12 @@ def _draw(config: Config, agent: Any, path: Path) -> None:
 
 
 def _newest_checkpoint(folder: Path) -> float:
-    manifests = (folder / "checkpoints").glob("frame-*/manifest.json")
-    return max((path.stat().st_mtime for path in manifests), default=float("inf"))
+    """When the newest checkpoint was written; one that is deleted meanwhile is passed over."""
+    times = []
+    for path in (folder / "checkpoints").glob("frame-*/manifest.json"):
+        with suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return max(times, default=math.inf)
 
 
 def _name(run: Run) -> str:

@@ -4,12 +4,13 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const hasSuccess = data.groups.some(({ runs }) => runs.some((run) => run.success));
 const alone = data.groups.length === 1 && data.groups[0].runs.length === 1;
 const CHOICES = {
-  metric: { name: "metric", options: [["return", "return"], ["success", "success"]] },
+  metric: { name: "metric", options: [["score", "score"], ["return", "return"],
+    ["success", "success"]] },
   x: { name: "x axis", options: [["frames", "frames"], ["updates", "updates"], ["hours", "hours"]] },
   smooth: { name: "smoothing", options: [["0", "none"], ["0.5", "EWMA α = 0.5"],
     ["0.2", "EWMA α = 0.2"]] },
 };
-const state = { metric: "return", x: "frames", smooth: "0", labels: new Set(), tasks: new Set() };
+const state = { metric: "score", x: "frames", smooth: "0", labels: new Set(), tasks: new Set() };
 const cards = []; // {element, draw, dirty}
 const charts = {}; // by section and task, for those who look from outside
 const zooms = {}; // {range} by section, task and x axis
@@ -21,7 +22,7 @@ function readAddress() {
   for (const [name, { options }] of Object.entries(CHOICES)) {
     if (options.some(([value]) => value === kept.get(name))) state[name] = kept.get(name);
   }
-  if (!hasSuccess) state.metric = "return";
+  if (!hasSuccess) state.metric = "score";
   for (const [kind, names] of [["labels", data.labels], ["tasks", data.tasks]]) {
     const off = kept.getAll(`no-${kind}`);
     state[kind] = new Set(off.map((name) => names.indexOf(name)).filter((i) => i >= 0));
@@ -64,10 +65,13 @@ function reloadLater(seconds) {
   setTimeout(() => {
     const busy = document.querySelector(".tip:not([hidden])")
       || [...document.querySelectorAll("video")].some((video) => !video.paused);
-    if (busy) return reloadLater(1);
-    try { keep(); } catch { /* as above */ }
-    return location.reload();
+    return busy ? reloadLater(1) : reload();
   }, 1000 * seconds);
+}
+
+function reload() {
+  try { keep(); } catch { /* as above */ }
+  location.reload();
 }
 
 // Controls.
@@ -108,8 +112,8 @@ function chips(kind, names) {
 }
 
 function links() {
-  const parts = [...document.querySelectorAll("main > section[id]:not(.notice):not([hidden])")];
-  return html("nav", { class: "links", "aria-label": "Sections" }, ...parts.map((part) => {
+  const parts = [...document.querySelectorAll("main > section[id]:not([hidden])")];
+  return html("nav", { id: "links", "aria-label": "Sections" }, ...parts.map((part) => {
     const link = html("a", { href: `#${part.id}` }, part.id);
     link.addEventListener("click", (event) => { // the address is taken
       event.preventDefault();
@@ -123,7 +127,8 @@ function makeControls() {
   const names = Object.keys(CHOICES).filter((name) => name !== "metric" || hasSuccess);
   const form = document.getElementById("controls");
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.append(html("div", {}, ...names.map(choice), links()));
+  document.querySelector("main").prepend(links());
+  form.append(html("div", {}, ...names.map(choice)));
   if (data.labels.length > 1) form.append(chips("labels", data.labels));
   if (data.tasks.length > 1) form.append(chips("tasks", data.tasks));
 }
@@ -133,8 +138,10 @@ function makeControls() {
 const alpha = () => Number(state.smooth);
 const visible = (group) => !state.labels.has(group.label) && !state.tasks.has(group.task);
 const ofTask = (task) => data.groups.filter((group) => group.task === task);
-const metricOf = (groups) =>
-  groups.some(({ runs }) => runs.some((run) => run[state.metric])) ? state.metric : "return";
+function metricOf(groups) {
+  const metric = state.metric === "score" ? data.measures[groups[0].task] : state.metric;
+  return groups.some(({ runs }) => runs.some((run) => run[metric])) ? metric : "return";
+}
 
 function addCard(element, draw) {
   cards.push({ element, draw, dirty: true });
@@ -145,9 +152,9 @@ function empty(plot, text) {
   plot.replaceChildren(html("p", { class: "empty" }, text));
 }
 
-function chartCard(key, task, curvesOf, why) {
+function chartCard(key, task, curvesOf, why, name = data.tasks[task]) {
   const plot = html("div", { class: "plot" });
-  const title = html("h3", {}, data.tasks[task]);
+  const title = html("h3", {}, name);
   const element = html("div", { class: "card", "data-task": task }, title, plot);
   return addCard(element, () => {
     charts[key]?.destroy();
@@ -187,22 +194,45 @@ function detailOf(group) {
     label: group.label,
     dots: run.episodes.flatMap((values, i) => values.map((value) => [run[state.x][i], value]))
       .filter(known),
-    line: training ? training.values.map((y, i) => [training[state.x][i], y]).filter(known) : [],
+    line: (training.values.episode_return ?? []).map((y, i) => [training[state.x][i], y])
+      .filter(known),
   };
 }
 
-function coefficientCard(task) {
-  return chartCard(`c-${task}`, task, () => ({
-    metric: "c",
+/** One metric of train.jsonl, a line for each seed. */
+function trainingCard(section, task, metric, why, name) {
+  return chartCard(`${section}-${task}`, task, () => ({
+    metric,
     curves: ofTask(task).filter(visible).flatMap((group) => group.runs
-      .filter((run) => run.c)
+      .filter((run) => run.training.values[metric])
       .map((run) => ({
         label: group.label,
         name: `${data.labels[group.label]} · seed ${run.seed}`,
         thin: true,
-        ...seedCurve({ ...run.c }, "values", state.x, 0),
-      }))),
-  }), "No method with a learned c is switched on.");
+        ...seedCurve({ ...run.training, [metric]: run.training.values[metric] }, metric, state.x, 0),
+      }))
+      .filter((curve) => curve.x.length)),
+  }), why, name);
+}
+
+const metricsOf = (task) => [...new Set(ofTask(task).flatMap(({ runs }) =>
+  runs.flatMap((run) => Object.keys(run.training.values))))];
+
+/** A task's losses and what alarms speak of; only the first task of many is unfolded. */
+function trainingBlock(task, place) {
+  const metrics = metricsOf(task).filter((name) => !["c", "episode_return"].includes(name)).sort();
+  if (!metrics.length) return [];
+  const shown = metrics.map((name) => trainingCard(`training-${name}`, task, name,
+    "No method with this metric is switched on.", words(name)));
+  const block = html("details", { "data-task": task, open: place ? null : "" },
+    html("summary", {}, data.tasks[task]), html("div", { class: "grid small" }, ...shown));
+  return [block];
+}
+
+/** The room in an element, so that a drawing's letters have their own size. */
+function inner(element, least) {
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  return Math.max(element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight), least);
 }
 
 function seedsBlock(task) {
@@ -220,7 +250,7 @@ function seedsBlock(task) {
     groups.forEach((group, i) => figures[i].replaceChildren(
       html("figcaption", {}, html("span", {}, data.labels[group.label]),
         html("small", {}, standing(group))),
-      multiple(group, curves[i], xRange, yRange, metric)));
+      multiple(group, curves[i], xRange, yRange, metric, inner(figures[i], 140))));
   });
 }
 
@@ -241,7 +271,7 @@ function ablationCards(task) {
 
 const seen = new Set();
 function drawCard(card) {
-  if (!card.dirty || card.element.hidden) return;
+  if (!card.dirty || card.element.hidden || card.element.closest("details:not([open])")) return;
   card.dirty = false;
   card.draw();
 }
@@ -275,14 +305,15 @@ function fillSection(name, made) {
 
 function start() {
   readAddress();
-  restore();
   const tasks = [...data.tasks.keys()];
   fillSection("curves", tasks.map(curveCard));
   fillSection("seeds", alone ? [] : tasks.map(seedsBlock));
-  fillSection("c", tasks.filter((task) => ofTask(task).some(({ runs }) => runs.some((run) => run.c)))
-    .map(coefficientCard));
+  fillSection("c", tasks.filter((task) => metricsOf(task).includes("c")).map((task) =>
+    trainingCard("c", task, "c", "No method with a learned c is switched on.")));
+  fillSection("training", tasks.flatMap(trainingBlock));
   fillSection("ablations", tasks.flatMap(ablationCards));
   makeControls();
+  restore();
   changed();
   cards.forEach((card) => observer.observe(card.element));
   let width = innerWidth;
@@ -294,7 +325,7 @@ function start() {
   addEventListener("beforeprint", () => cards.forEach(drawCard));
   const { refresh } = document.documentElement.dataset;
   if (refresh) reloadLater(Number(refresh));
-  window.revbis = { state, charts, smooth, groupCurve, data,
+  window.revbis = { state, charts, smooth, groupCurve, data, reload,
     drawAll: () => cards.forEach(drawCard) };
 }
 start();

@@ -1,4 +1,4 @@
-"""The parts of the page that need no script: headline, messages, summary, timing, episodes."""
+"""The parts of the page that need no script: headline, messages, timing, episodes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from revbis.analysis.report.markup import Html, element, join, row, section, table
-from revbis.analysis.report.summary import Estimate, Summary, summarise
-from revbis.analysis.report.training import Training, Trainings, hours
-from revbis.analysis.scores import Group, Run, Study
+from revbis.analysis.files import printable
+from revbis.analysis.report.markup import Html, element, section
+from revbis.analysis.report.training import Training, Trainings
+from revbis.analysis.runs import Run, failure_text
+from revbis.analysis.scores import Group, Study
 
 _FIRST = 6  # messages shown before the rest is folded away
 _MANY = 30  # runs whose bars are folded away by task
@@ -46,7 +47,7 @@ def title(study: Study) -> str:
 def headline(study: Study) -> Html:
     """A few figures about the whole."""
     runs = study.runs
-    spent = sum(hours(run.evaluations[-1]) or 0.0 for run in runs if run.evaluations)
+    spent = sum(run.seconds for run in runs)
     finished = sum(run.finished for run in runs)
     presets = sorted({run.config.preset for run in runs})
     qualities = sorted({run.config.quality for run in runs})
@@ -55,7 +56,7 @@ def headline(study: Study) -> Html:
         (str(len(study.labels)), "methods" if len(study.labels) > 1 else "method"),
         (str(len(study.tasks)), "tasks" if len(study.tasks) > 1 else "task"),
         (_short(sum(run.frames for run in runs)), "frames in all"),
-        (_duration(3600 * spent), "of computing"),
+        (_duration(spent), "of computing"),
         (" and ".join(presets), "presets" if len(presets) > 1 else "preset"),
         (" and ".join(qualities), "render quality"),
     ]
@@ -66,20 +67,48 @@ def headline(study: Study) -> Html:
     )
 
 
-def messages(study: Study, root: Path, skipped: Sequence[str]) -> Html:
-    """Problems of the study, where nobody can miss them."""
-    found = [problem.replace(f"{root}/", "") for problem in study.problems] + list(skipped)
+def failing(study: Study, root: Path) -> Html:
+    """Runs that have failed and are not finished, with the last reason."""
+    if not study.failing:
+        return Html()
+    items = [
+        element("li", element("b", _below(root, one.folder)), f": {failure_text(one.failures)}")
+        for one in study.failing
+    ]
+    given_up = sum(one.failures.given_up for one in study.failing)
+    note = element(
+        "p",
+        f"{given_up} of {len(items)} given up. revbis sweep with --retry-failed tries them again; "
+        "the log of each attempt is in the run's attempts folder.",
+        class_="note",
+    )
+    return element(
+        "section",
+        element("h2", "Failed runs"),
+        note,
+        element("ul", *items),
+        id="failed",
+        class_="notice alarm",
+    )
+
+
+def messages(study: Study, root: Path, more: Sequence[str]) -> Html:
+    """Problems of the study, where nobody can miss them; failed runs stand by themselves."""
+    apart = {printable(f"{f.folder} is {failure_text(f.failures)}") for f in study.failing}
+    found = [problem for problem in (*study.problems, *more) if problem not in apart]
+    found = [problem.replace(f"{root}/", "") for problem in found]
+    found.sort(key=lambda problem: " is left out: " not in problem)  # what is missing comes first
     if not found:
         return Html()
     items = [element("li", problem) for problem in found]
-    more = Html()
+    folded = Html()
     if len(items) > _FIRST:
         rest = element("ul", *items[_FIRST:])
-        more = element("details", element("summary", f"{len(items) - _FIRST} more"), rest)
+        folded = element("details", element("summary", f"{len(items) - _FIRST} more"), rest)
     name = "1 thing to know" if len(found) == 1 else f"{len(found)} things to know"
     shown = element("ul", *items[:_FIRST])
     return element(
-        "section", element("h2", name), shown, more, id="problems", class_="notice", role="note"
+        "section", element("h2", name), shown, folded, id="problems", class_="notice", role="note"
     )
 
 
@@ -89,14 +118,14 @@ def alarms(study: Study) -> Html:
         element(
             "li",
             element("b", f"{group.task} · {group.label} · seed {run.config.seed}"),
-            f", frame {record.get('frames', 0):,}: " if _whole(record.get("frames")) else ": ",
-            record.get("text", record.get("name", "")),
+            ": " if one.frames is None else f", frame {one.frames:,}: ",
+            one.text or one.name,
             data_task=study.tasks.index(group.task),
             data_label=study.labels.index(group.label),
         )
         for group in study.groups
         for run in group.runs
-        for record in run.alarms
+        for one in run.alarms
     ]
     if not found:
         return Html()
@@ -109,51 +138,17 @@ def alarms(study: Study) -> Html:
     )
 
 
-def summary(study: Study) -> Html:
-    """The table of results."""
-    lines = [summarise(group) for group in study.groups]
-    with_success = any(line.success for line in lines)
-    best = _highest(lines)
-    rows, previous = [], ""
-    for line in lines:
-        group, budget = line.group, max(run.config.frames for run in line.group.runs)
-        cells: list[object] = [
-            element("span", group.task, class_="task" if group.task != previous else "again"),
-            group.label,
-            f"{line.seeds} of {len(group.runs)}"
-            if line.seeds < len(group.runs)
-            else str(line.seeds),
-            f"{line.frames:,}" if line.frames >= budget else f"{line.frames:,} of {budget:,}",
-            element("b" if line in best else "span", _estimate(line.final)),
-            _estimate(line.best),
-        ]
-        if with_success:
-            cells.append(_percent(line.success))
-        cells.append(f"{line.hours:.2f}")
-        place = _place(study, group)
-        rows.append(row(*cells, class_="first" if group.task != previous else None, **place))
-        previous = group.task
-    head = ["task", "method", "seeds", "frames", "final return", "best return"]
-    head += (["success"] if with_success else []) + ["hours"]
-    note = (
-        "Mean over seeds ± one standard error, at the last frame that every seed has reached; best "
-        "is the mean of each seed's best evaluation. Bold: the highest final mean of a task, which "
-        "need not be a difference that more seeds would confirm."
-    )
-    return section("summary", "Summary", table(head, rows, "results", "Summary"), note=note)
-
-
 def timing(study: Study, trainings: Trainings) -> Html:
     """Where each run's time went, as bars of seconds for 1,000 frames."""
     found = [
         (group, run, training)
         for group in study.groups
         for run in group.runs
-        if (training := trainings.of(run)).seconds > 0 and training.frames > 0
+        if (training := trainings.of(run)).seconds > 0 and training.last_frame > 0
     ]
     if not found:
         return Html()
-    longest = max(training.seconds / training.frames for _, _, training in found)
+    longest = max(training.seconds / training.last_frame for _, _, training in found)
     names = [*_PHASES, *sorted({n for *_, t in found for n in t.phases} - set(_PHASES))]
     key = [
         element("span", element("i", class_=f"phase p{i % 8}"), name, class_="key")
@@ -206,18 +201,6 @@ def episodes(study: Study, media: Mapping[Path, Media]) -> tuple[Html, list[str]
     ), skipped
 
 
-def _highest(lines: Sequence[Summary]) -> list[Summary]:
-    """The highest final mean of each task with several groups, among those that are furthest."""
-    found = []
-    for task in {line.group.task for line in lines}:
-        of_task = [line for line in lines if line.group.task == task and line.final]
-        furthest = max((line.frames for line in of_task), default=0)
-        there = [line for line in of_task if line.frames == furthest]
-        if len(there) > 1:
-            found.append(max(there, key=lambda line: line.final.mean if line.final else 0.0))
-    return found
-
-
 def _figure(path: Path, kind: str, name: str) -> Html:
     source = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
     if kind.startswith("image"):
@@ -248,9 +231,9 @@ def _bar(
                 title=f"{name}: {share:.1%}, {_duration(training.phases[name])}",
             )
         )
-    length = 100 * training.seconds / training.frames / longest
+    length = 100 * training.seconds / training.last_frame / longest
     bar = element("span", *pieces, class_="bar", style=f"width:{length:.1f}%")
-    speed = f"{training.frames / training.seconds:.1f} frames/s"
+    speed = f"{training.last_frame / training.seconds:.1f} frames/s"
     return element(
         "div",
         element("span", f"{label} · seed {run.config.seed}", class_="name"),
@@ -270,19 +253,9 @@ def _place(study: Study, group: Group) -> dict[str, Any]:
     }
 
 
-def _estimate(found: Estimate | None) -> Html:
-    if found is None:
-        return Html("–")
-    digits = 1 if abs(found.mean) >= 10 else 3
-    error = "" if found.error is None else f" ± {found.error:.{digits}f}"
-    return join([f"{found.mean:.{digits}f}", element("small", error)])
-
-
-def _percent(found: Estimate | None) -> Html:
-    if found is None:
-        return Html("–")
-    error = "" if found.error is None else f" ± {found.error:.0%}"
-    return join([f"{found.mean:.0%}", element("small", error)])
+def _below(root: Path, folder: Path) -> str:
+    """A folder's path, without the part that all share."""
+    return str(folder).removeprefix(f"{root}/")
 
 
 def _counted(number: int, name: str) -> str:
@@ -300,7 +273,3 @@ def _duration(seconds: float) -> str:
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from revbis.analysis.report.markup import Html, element, row, section, table
-from revbis.analysis.scores import Run, Study
+from revbis.analysis.runs import Run
+from revbis.analysis.scores import Study
 
 _NAMES = ("task", "method", "seed", "out")  # told elsewhere on the page
 

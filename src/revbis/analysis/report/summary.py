@@ -1,85 +1,97 @@
-"""The numbers of the summary table."""
+"""The summary: what the tables say of each group, and its time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, stdev
+import re
+from collections.abc import Mapping
+from statistics import fmean
 
-from revbis.analysis.report.data import evaluated, success
-from revbis.analysis.report.training import hours
-from revbis.analysis.scores import Group, Record
+from revbis.analysis import compare, curves, stats, tables
+from revbis.analysis.report.markup import Html, element, join, row, section, table, text
+from revbis.analysis.scores import Group, Study
+
+_NOTE = (
+    "Scores are returns, on Meta-World success rates: mean over seeds ± one standard deviation "
+    "(n − 1), at the budget, as in the tables of revbis reproduce. Best: each seed's best "
+    "evaluation within the budget. Seeds that have not got there are left out; where none has, "
+    "the last frame that all share counts. Bold: the best of a task, which need not be a "
+    "difference that more seeds would confirm."
+)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds.
+def summary(study: Study, at: Mapping[str, int]) -> Html:
+    """The table of results.
 
-    Attributes:
-        mean: The mean.
-        error: Its standard error; None for one seed.
+    Args:
+        study: The runs.
+        at: The budget of each task.
     """
-
-    mean: float
-    error: float | None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A group in a line.
-
-    Attributes:
-        group: The group.
-        seeds: Seeds that have been evaluated.
-        frames: The last frame at which all of them have.
-        final: Return at that frame.
-        best: Each seed's best return up to that frame.
-        success: Share of successful episodes at that frame, where the task knows success.
-        hours: Mean time of the seeds so far.
-    """
-
-    group: Group
-    seeds: int
-    frames: int
-    final: Estimate | None
-    best: Estimate | None
-    success: Estimate | None
-    hours: float
-
-
-def summarise(group: Group) -> Summary:
-    """The summary of a group: its seeds are compared at a frame that all of them have reached."""
-    runs = evaluated(group)
-    frames = _last_common([run.evaluations for run in runs])
-    last = [_at(run.evaluations, frames) for run in runs]
-    until = [[r for r in run.evaluations if int(r["frames"]) <= frames] for run in runs]
-    best = [max(float(record["mean_return"]) for record in records) for records in until if records]
-    shares = [share for record in last if record and (share := success(record)) is not None]
-    times = [hours(run.evaluations[-1]) or 0.0 for run in runs]
-    return Summary(
-        group=group,
-        seeds=len(runs),
-        frames=frames,
-        final=estimate([float(record["mean_return"]) for record in last if record]),
-        best=estimate(best),
-        success=estimate(shares),
-        hours=fmean(times) if times else 0.0,
+    final = tables.measured_scores(study, kind="final", at=at)
+    best = tables.measured_scores(study, kind="best", at=at)
+    with_success = any(curves.measure(task) == "success" for task in study.tasks)
+    rows, previous = [], ""
+    for group in study.groups:
+        key = (group.label, group.task)
+        cells: list[object] = [
+            element(
+                "span",
+                Html(re.sub(r"([:_])", r"\1<wbr>", text(group.task))),  # where a phone may break it
+                class_="task" if group.task != previous else "again",
+            ),
+            group.label,
+            _score(final.get(key), group.task),
+            _score(best.get(key), group.task),
+        ]
+        if with_success:
+            cells.append(_return(group, at[group.task]))
+        cells += [*_reached(group, final.get(key), at[group.task]), f"{_hours(group):.2f}"]
+        place = {
+            "data_task": study.tasks.index(group.task),
+            "data_label": study.labels.index(group.label),
+        }
+        rows.append(row(*cells, class_="first" if group.task != previous else None, **place))
+        previous = group.task
+    head = ["task", "method", "final score", "best score"]
+    head += [*(["final return"] if with_success else []), "seeds", "frames", "hours"]
+    notes = " ".join(compare.budget_notes(study, at))
+    return section(
+        "summary", "Summary", table(head, rows, "results", "Summary"), note=f"{_NOTE} {notes}"
     )
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and standard error; None without values."""
-    if not values:
-        return None
-    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-    return Estimate(fmean(values), error)
+def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
+    """Of how many seeds a score is, and at which frame."""
+    if score is None:
+        return f"0 of {len(group.runs)}", "–"
+    n, frames = len(score.result.seeds), score.result.frames
+    return (
+        f"{n} of {len(group.runs)}" if n < len(group.runs) else str(n),
+        f"{frames:,}" if frames >= budget else f"{frames:,} of {budget:,}",
+    )
 
 
-def _last_common(evaluations: Sequence[Sequence[Record]]) -> int:
-    sets = [{int(record["frames"]) for record in records} for records in evaluations]
-    return max(set.intersection(*sets), default=0) if sets else 0
+def _score(score: tables.Score | None, task: str) -> Html:
+    if score is None:
+        return Html("–")
+    mean, _, spread = score.cell.text.partition(" ± ")
+    percent = "%" if curves.measure(task) == "success" else ""
+    shown = join([f"{mean}{percent}", element("small", f" ± {spread}{percent}") if spread else ""])
+    return element("b" if score.cell.rank == 1 else "span", shown)
 
 
-def _at(records: Sequence[Record], frames: int) -> Record | None:
-    found = [record for record in records if int(record["frames"]) == frames]
-    return found[-1] if found else None
+def _return(group: Group, budget: int) -> Html:
+    """The return of a group whose score is another."""
+    if curves.measure(group.task) == "return":
+        return Html()
+    found = curves.result(group, "final", budget, "return")
+    if found is None:
+        return Html("–")
+    mean, deviation, _, n = stats.summary(found.values)
+    spread = element("small", f" ± {deviation:.0f}") if n > 1 else ""
+    return join([f"{mean:.0f}", spread])
+
+
+def _hours(group: Group) -> float:
+    """Mean time of the seeds that have been evaluated."""
+    times = [run.seconds / 3600 for run in group.runs if run.evaluations]
+    return fmean(times) if times else 0.0

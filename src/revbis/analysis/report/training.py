@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from revbis.analysis.scores import Record, Run
+from revbis.analysis.files import Record, count, named, number, record_of
+from revbis.analysis.runs import Run
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
+_LARGEST = 1e100  # what a drawing can still scale
+# Losses, and what alarms speak of; agents and objectives name theirs by these endings.
+_DRAWN = re.compile(
+    r"^(c|episode_return|critic_q1|critic_target_q)$|/(reward_share|near_zero_fraction)$"
+    r"|loss$|effective_rank$|embedding_norm$|gradient"
+)
 
 
 @dataclass(frozen=True)
-class Series:
-    """Values along a run.
+class Training:
+    """The training of one run: at each of some lines, evenly spread, the newest among them.
 
     Attributes:
         frames: Simulator steps.
         updates: Updates so far.
         hours: Time so far.
-        values: One at each.
-    """
-
-    frames: list[int]
-    updates: list[int]
-    hours: list[float | None]
-    values: list[float | None]
-
-
-@dataclass(frozen=True)
-class Training:
-    """The training of one run.
-
-    Attributes:
-        coefficient: c, if the method has one.
-        returns: Returns of training episodes.
+        values: Losses and other metrics by name; None where a line has none.
         phases: Seconds spent in each phase so far.
-        frames: Frames at the last line.
+        odd: What of the file cannot be read, in words.
     """
 
-    coefficient: Series | None = None
-    returns: Series | None = None
+    frames: list[int] = field(default_factory=list)
+    updates: list[int] = field(default_factory=list)
+    hours: list[float | None] = field(default_factory=list)
+    values: dict[str, list[float | None]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    frames: int = 0
+    odd: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
         """Time of all phases."""
         return sum(self.phases.values())
+
+    @property
+    def last_frame(self) -> int:
+        """Frames at the newest line."""
+        return self.frames[-1] if self.frames else 0
 
 
 class Trainings:
@@ -67,79 +66,74 @@ class Trainings:
             found = path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
             if known is None or known[0] != stamp:
-                known = self._seen[run.folder] = (stamp, _summarise(_thinned(path)))
-        except OSError:
+                known = self._seen[run.folder] = (stamp, _read(path))
+        except FileNotFoundError:
             return Training()
+        except OSError as reason:
+            return Training(odd=(f"{path} cannot be read: {reason.strerror}",))
         return known[1]
 
 
-def number(value: Any, digits: int = 5) -> float | None:
+def rounded(value: Any, digits: int = 5) -> float | None:
     """A finite number with so many significant digits, or None."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
+    found = number(value)
+    if found is None or not abs(found) <= _LARGEST:
         return None
-    return float(f"{found:.{digits}g}") if math.isfinite(found) else None
+    return float(f"{found:.{digits}g}")
 
 
-def count(value: Any) -> int:
-    """A whole number; 0 for what is none."""
-    found = number(value, 15)
-    return 0 if found is None else int(found)
+def hours(seconds: Any) -> float | None:
+    """A time in hours."""
+    found = number(seconds)
+    return None if found is None else rounded(found / 3600)
 
 
-def hours(record: Record) -> float | None:
-    """When a record was made."""
-    seconds = number(record.get("seconds"), 15)
-    return None if seconds is None else number(seconds / 3600)
+def _read(path: Path) -> Training:
+    """Some lines of the file: reading every number of a sweep would take most of the time.
 
-
-def _thinned(path: Path) -> list[Record]:
-    """Some lines of a record file, evenly spread, the newest whole one among them.
-
-    The files of a sweep are long: reading every number in them would take most of the time.
+    The last line may be half written, as a run appends to it.
     """
-    lines = path.read_text(errors="replace").splitlines()
-    while lines and _record(lines[-1]) is None:
-        lines.pop()
-    step = max(1, math.ceil(len(lines) / _POINTS))
-    records = [_record(line) for line in lines[::-step]]
-    return [record for record in reversed(records) if record is not None]
+    lines = path.read_text(errors="replace").split("\n")
+    half = lines.pop()
+    if record_of(half) is not None:
+        lines.append(half)
+    odd = [i for i, line in enumerate(lines, 1) if not (line[:1] == "{" and line[-1:] == "}")]
+    good = sorted(set(range(1, len(lines) + 1)) - set(odd))
+    step = max(1, math.ceil(len(good) / _POINTS))
+    records = []
+    for i in reversed(good[::-step]):
+        record = record_of(lines[i - 1])
+        if record is None or count(record.get("frames")) is None:
+            odd.append(i)
+        else:
+            records.append(record)
+    told = [f"{path}: {named(sorted(odd))} no training record, passed over"] if odd else []
+    return _summarise(records, path, told)
 
 
-def _record(line: str) -> Record | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _summarise(lines: Sequence[Record]) -> Training:
-    lines = [line for line in lines if number(line.get("frames")) is not None]
+def _summarise(lines: Sequence[Record], path: Path, told: list[str]) -> Training:
     if not lines:
-        return Training()
-    last = lines[-1]
-    spent = {
-        name.removeprefix(_PHASE): number(value)
-        for name, value in last.items()
-        if name.startswith(_PHASE)
+        return Training(odd=tuple(told))
+    names = dict.fromkeys(name for line in lines for name in line if _DRAWN.search(name))
+    values = {name: [rounded(line.get(name), 4) for line in lines] for name in names}
+    phases = {
+        name.removeprefix(_PHASE): spent
+        for name, value in lines[-1].items()
+        if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
+    odd = sorted({name for line in lines for name in _odd(line)})
+    if odd:
+        told = [*told, f"{path}: values that are no numbers are passed over: {', '.join(odd)}"]
     return Training(
-        coefficient=_series(lines, "c"),
-        returns=_series(lines, "episode_return"),
-        phases={name: value for name, value in spent.items() if value is not None},
-        frames=count(last["frames"]),
+        frames=[count(line["frames"]) or 0 for line in lines],
+        updates=[count(line.get("updates")) or 0 for line in lines],
+        hours=[hours(line.get("seconds")) for line in lines],
+        values={name: kept for name, kept in values.items() if any(v is not None for v in kept)},
+        phases=phases,
+        odd=tuple(told),
     )
 
 
-def _series(lines: Sequence[Record], name: str) -> Series | None:
-    there = [line for line in lines if line.get(name) is not None]
-    if not there:
-        return None
-    return Series(
-        frames=[count(line["frames"]) for line in there],
-        updates=[count(line.get("updates")) for line in there],
-        hours=[hours(line) for line in there],
-        values=[number(line[name], 4) for line in there],
-    )
+def _odd(line: Record) -> list[str]:
+    """Names whose values are there and are no numbers."""
+    return [name for name, value in line.items() if value is not None and number(value) is None]

@@ -1,0 +1,329 @@
+"""A run's folder as the analysis sees it: what is odd is named, everything else is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from revbis import schema
+from revbis.analysis.files import (
+    Record,
+    count,
+    explained,
+    named,
+    number,
+    read_json,
+    read_lines,
+    shortened,
+)
+from revbis.config import SAFE, Config
+from revbis.failures import given_up
+
+Problem = Callable[[str], None]
+
+# Not part of what a method is: where and on what it ran, and how it was looked at.
+_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
+_LARGEST_RETURN = 1e100
+_WORDS = ("revision", "command", "machine")
+
+
+class Evaluation(NamedTuple):
+    """A line of eval.jsonl.
+
+    Attributes:
+        frames: The frame it was due at, `due_frame`: what scores are compared by.
+        reached: Simulator steps when it was made.
+        agent_steps: Actions by then.
+        updates: Updates by then.
+        seconds: Time by then, if it is known.
+        mean_return: Mean over its episodes.
+        returns: Of each episode.
+        success: Share of episodes with success at any step; None where the task has none.
+        c: The coefficient; None without one.
+    """
+
+    frames: int
+    reached: int
+    agent_steps: int
+    updates: int
+    seconds: float | None
+    mean_return: float
+    returns: tuple[float, ...]
+    success: float | None
+    c: float | None
+
+
+class Alarm(NamedTuple):
+    """A line of alarms.jsonl.
+
+    Attributes:
+        frames: When it was raised, if that is known.
+        name: Its kind.
+        text: What was seen, and the flag to try.
+    """
+
+    frames: int | None
+    name: str
+    text: str
+
+
+class Failures(NamedTuple):
+    """The attempts at a run that failed, as the sweep notes them in failures.json.
+
+    Attributes:
+        total: How many.
+        reason: Why the last one did.
+        given_up: Whether the sweep makes no more attempts.
+    """
+
+    total: int
+    reason: str
+    given_up: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder.
+
+    Attributes:
+        folder: Where it is.
+        config: Its settings.
+        about: Versions, revision, command and machine, from run.json.
+        evaluations: The lines of eval.jsonl that are whole and finite, by frame.
+        alarms: The lines of alarms.jsonl.
+        failures: Its failed attempts, if there are any.
+        finished: Whether its budget is spent.
+    """
+
+    folder: Path
+    config: Config
+    about: Record
+    evaluations: list[Evaluation]
+    alarms: list[Alarm]
+    failures: Failures | None
+    finished: bool
+
+    @cached_property
+    def training(self) -> list[Record]:
+        """The lines of train.jsonl that are whole."""
+        lines = read_lines(self.folder / "train.jsonl", lambda problem: None)
+        return [record for _, record in lines.records]
+
+    @property
+    def settings(self) -> tuple[tuple[str, Any], ...]:
+        """What the runs of one group have in common."""
+        values = self.config.as_dict()
+        return tuple((k, _hashable(values[k])) for k in sorted(values) if k not in _ASIDE)
+
+    @property
+    def frames(self) -> int:
+        """Frames at the last evaluation."""
+        return max((one.reached for one in self.evaluations), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """Time at the last evaluation; 0 where it is not known."""
+        return self.evaluations[-1].seconds or 0.0 if self.evaluations else 0.0
+
+
+def read_run(folder: Path, problem: Problem) -> Run | None:
+    """Reads a run; what is odd in it is named, and a run that cannot be read is None."""
+    try:
+        config = Config.read(folder / "config.json")
+    except (ValueError, OSError) as reason:
+        text = explained(reason)
+        where = "" if "config.json" in text else "config.json: "
+        problem(f"{folder} is left out: {where}{text}")
+        return None
+    evaluations = _read_evaluations(folder, config, problem)
+    run = Run(
+        folder=folder,
+        config=config,
+        about=_read_about(folder, problem),
+        evaluations=evaluations,
+        alarms=_read_alarms(folder, problem),
+        failures=read_failures(folder, problem),
+        finished=_finished(folder, config, problem),
+    )
+    _tell_standing(run, problem)
+    return run
+
+
+def due_frame(frames: int, config: Config) -> int:
+    """The frame an evaluation was due at.
+
+    An evaluation comes with the first action that passes its frame, and an action has up to
+    `action_repeat` frames: 10,003 was due at 10,000. A run may have been resumed with another
+    `eval_every` or budget, which are then not known: the roundest of the possible frames counts.
+    """
+    earliest = max(frames - config.action_repeat + 1, min(frames, 1))  # at 0 it is never late
+    if earliest <= config.frames <= frames:
+        return config.frames
+    sizes = (config.eval_every, *(int(10**power) for power in range(len(str(frames)), -1, -1)))
+    possible = (frames // size * size for size in sizes)
+    return next(due for due in possible if due >= earliest)
+
+
+def read_failures(folder: Path, problem: Problem) -> Failures | None:
+    """The failed attempts at a run; None without any."""
+    try:
+        text = (folder / "failures.json").read_bytes()
+        note: schema.Failures = schema.parse_json(text, schema.Failures, "failures.json")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as reason:
+        problem(f"{folder}: failures.json cannot be read: {explained(reason)}")
+        return None
+    failures = note["failures"]
+    if not failures:
+        return None
+    return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
+
+
+def failure_text(failures: Failures) -> str:
+    """How a run failed, in words."""
+    what = "given up" if failures.given_up else "failing"
+    often = "1 failure" if failures.total == 1 else f"{failures.total} failures"
+    return f"{what} after {often}, the last: {failures.reason}"
+
+
+def success_share(successes: Any) -> float | None:
+    """Share of an evaluation's episodes with success; None where the task has no such notion.
+
+    Raises:
+        ValueError: If it is not a list of yes, no and nothing.
+    """
+    if successes is None:
+        return None
+    if not isinstance(successes, list):
+        raise ValueError("success_any must be a list")
+    known = [value for value in successes if value is not None]
+    if any(value not in (0, 1) for value in known):
+        raise ValueError("success_any must hold true, false and null")
+    return sum(map(float, known)) / len(known) if known else None
+
+
+def _finished(folder: Path, config: Config, problem: Problem) -> bool:
+    """Whether a run has spent its budget; result.json, written last, says so."""
+    try:
+        text = (folder / "result.json").read_bytes()
+        result: schema.Result = schema.parse_json(text, schema.Result, "result.json")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as reason:
+        problem(f"{folder}: result.json cannot be read: {explained(reason)}")
+        return False
+    return result["frames"] >= config.frames
+
+
+def _tell_standing(run: Run, problem: Problem) -> None:
+    if not run.evaluations:
+        problem(f"{run.folder} has no evaluation yet")
+    elif not run.finished:
+        problem(f"{run.folder} is not finished: {run.frames:,} of {run.config.frames:,} frames")
+
+
+def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
+    path = folder / "eval.jsonl"
+    found: dict[int, Evaluation] = {}
+    odd, partly = [], []
+    for line, record in read_lines(path, problem).records:
+        try:
+            one = _evaluation(record, config)
+        except ValueError:
+            odd.append(line)
+            continue
+        if not abs(one.mean_return) <= _LARGEST_RETURN:
+            problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
+            continue
+        if _has_odd_details(record):
+            partly.append(line)
+        found[one.frames] = one
+    if odd:
+        problem(f"{path}: {named(odd)} no evaluation, passed over")
+    if partly:
+        problem(f"{path}: {named(partly)} partly unreadable")
+    return [found[frames] for frames in sorted(found)]
+
+
+def _evaluation(record: Record, config: Config) -> Evaluation:
+    """An evaluation from its line.
+
+    Raises:
+        ValueError: If it has no frame, no return, or an odd success.
+    """
+    frames, mean = count(record.get("frames")), number(record.get("mean_return"))
+    if frames is None or mean is None:
+        raise ValueError("an evaluation has frames and a mean return")
+    seconds = number(record.get("seconds"))
+    returns = record.get("returns")
+    values = [number(value) for value in returns] if isinstance(returns, list) else []
+    return Evaluation(
+        frames=due_frame(frames, config),
+        reached=frames,
+        agent_steps=count(record.get("agent_steps")) or 0,
+        updates=count(record.get("updates")) or 0,
+        seconds=seconds if seconds is not None and 0 <= seconds <= _LARGEST_RETURN else None,
+        mean_return=mean,
+        returns=tuple(v for v in values if v is not None and abs(v) <= _LARGEST_RETURN),
+        success=success_share(record.get("success_any")),
+        c=number(record.get("c")),
+    )
+
+
+def _has_odd_details(record: Record) -> bool:
+    """Whether a value that an evaluation can do without is there and is no number."""
+    counts = (record.get(name) for name in ("agent_steps", "updates"))
+    numbers = (record.get(name) for name in ("seconds", "c"))
+    returns = record.get("returns", [])
+    return (
+        any(value is not None and count(value) is None for value in counts)
+        or any(value is not None and number(value) is None for value in numbers)
+        or not isinstance(returns, list)
+        or any(number(value) is None for value in returns)
+    )
+
+
+def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
+    path = folder / "alarms.jsonl"
+    alarms, odd, partly = [], [], []
+    for line, record in read_lines(path, problem).records:
+        name, text, frames = record.get("name"), record.get("text", ""), record.get("frames")
+        if not (isinstance(name, str) and isinstance(text, str)):
+            odd.append(line)
+            continue
+        alarms.append(Alarm(count(frames), shortened(name), shortened(text)))
+        if frames is not None and count(frames) is None:
+            partly.append(line)
+    if odd:
+        problem(f"{path}: {named(odd)} no alarm, passed over")
+    if partly:
+        problem(f"{path}: {named(partly)} partly unreadable")
+    return alarms
+
+
+def _read_about(folder: Path, problem: Problem) -> Record:
+    """What of run.json is text: versions by name, revision, command and machine."""
+    try:
+        found = read_json(folder / "run.json")
+    except (FileNotFoundError, ValueError) as reason:
+        why = reason if isinstance(reason, ValueError) else "run.json is missing"
+        problem(f"{folder}: {why}; its versions and command are not known")
+        return {}
+    versions = found.get("versions")
+    known = versions if isinstance(versions, dict) else {}
+    about: Record = {name: found[name] for name in _WORDS if isinstance(found.get(name), str)}
+    about["versions"] = {name: value for name, value in known.items() if isinstance(value, str)}
+    odd = [name for name in _WORDS if found.get(name) is not None and name not in about]
+    if (versions is not None and versions is not known) or len(about["versions"]) < len(known):
+        odd.append("versions")
+    if odd:
+        problem(f"{folder}: run.json cannot be read in full: {', '.join(odd)}")
+    return about
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
