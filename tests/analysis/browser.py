@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -122,16 +123,21 @@ def browser(profile: Path) -> Iterator[Browser]:
     """A browser of its own, ended at the end."""
     assert DRIVER is not None
     with subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, text=True) as driver:
+        silent = Timer(60, driver.kill)  # ends the wait for a port that never comes
+        silent.start()
         try:
             assert driver.stdout is not None
             ports = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
-            port = next(found[1] for found in ports if found)
+            port = next((found[1] for found in ports if found), None)
+            silent.cancel()
+            assert port is not None, "chromedriver did not start"
             opened = Browser(port, profile)
             try:
                 yield opened
             finally:
                 opened.close()
         finally:
+            silent.cancel()
             driver.terminate()
             try:
                 driver.wait(20)

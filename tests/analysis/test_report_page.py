@@ -104,7 +104,7 @@ def ink(chromium: Browser, selector: str, path: Path) -> set[tuple[int, ...]]:
     return {colour for _, colour in colours}
 
 
-@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_draws_everything_and_fits(
     width: int, page: Path, chromium: Browser, tmp_path: Path
 ) -> None:

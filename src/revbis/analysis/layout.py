@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
@@ -84,7 +85,8 @@ class Table:
         """
         names = [f"{column.label} ({column.source})" for column in self.columns]
         room = max(map(len, names), default=0)
-        lines = [*_indented(self.caption, width, ""), ""]
+        caption = re.sub(r" Bold: [^.]*\.", "", self.caption)  # words say it here
+        lines = [*_indented(caption, width, ""), ""]
         for name, cells in self.rows:
             lines += _indented(f"{self.corner} {name}", width, "")
             for label, cell in zip(names, cells, strict=True):
@@ -93,6 +95,7 @@ class Table:
                     lines.append(f"  {label:<{room}}  {value}")
                 else:
                     lines += _indented(label, width, "  ") + _indented(value, width, "    ")
+        lines += [""] if self.notes else []
         for note in self.notes:
             lines += _indented(note, width, "- ", "  ")
         return "\n".join(lines) + "\n"
