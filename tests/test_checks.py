@@ -59,8 +59,11 @@ def test_finite_matrix_converts():
     [
         ([[1.0, 2.0, 3.0]], r"d must have shape \(1, 2\), got \(1, 3\)"),
         (3.0, r"d must have shape \(1, 2\), got \(\)"),
-        ([["a", "b"]], r"d must be an array of numbers of shape \(1, 2\)"),
-        ([[1.0], [1.0, 2.0]], r"d must be an array of numbers of shape \(1, 2\)"),
+        ([["a", "b"]], "d must hold real numbers, got texts"),
+        ([[1.0], [1.0, 2.0]], "d must be an array of numbers with rows of one length"),
+        ([[1j, 2.0]], "d must hold real numbers, got complex numbers"),
+        ([[True, False]], "d must hold real numbers, got booleans"),
+        (None, "d must hold real numbers, got None"),
         ([[0.0, np.nan]], r"1 of its entries are not; the first is d\[0, 1\] = nan"),
         ([[np.inf, np.nan]], r"2 of its entries are not; the first is d\[0, 0\] = inf"),
     ],

@@ -29,11 +29,13 @@ def positive(value: float, name: str) -> float:
     return value
 
 
-def number(value: float, name: str) -> float:
+def number(value: Any, name: str) -> float:
     """One real number."""
     try:
+        if np.ndim(value):
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
 
 
@@ -46,6 +48,14 @@ def whole(value: int, name: str, least: int) -> int:
     if count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
     return count
+
+
+def count(value: int, name: str, least: int, most: int) -> int:
+    """A whole number from `least` to `most`."""
+    value = whole(value, name, least)
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {value}")
+    return value
 
 
 def choice(value: str, options: Iterable[str], name: str) -> str:
@@ -70,12 +80,10 @@ def nearest(value: Any, names: Iterable[str]) -> str:
 
 def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
     """A float64 array of the given shape without NaN or infinity."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers of shape {shape}") from None
+    array = real_array(value, name)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    array = array.astype(np.float64, copy=False)
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where = tuple(int(i) for i in bad[0])
@@ -84,3 +92,23 @@ def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.f
             f"the first is {name}{list(where)} = {array[where]}"
         )
     return array
+
+
+def real_array(value: Any, name: str) -> NDArray[Any]:
+    """An array of integers or floats: not complex, not booleans, no texts, no objects."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # rows of different lengths, say
+        raise ValueError(
+            f"{name} must be an array of numbers with rows of one length, got {value!r:.80}"
+        ) from None
+    if array.dtype.kind not in "iuf" and array.size:
+        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
+    return array
+
+
+def _kind(array: NDArray[Any]) -> str:
+    names = {"c": "complex numbers", "b": "booleans", "U": "texts", "S": "texts"}
+    if array.dtype.kind == "O" and array.ndim == 0:
+        return f"{array.item()!r:.80}"
+    return names.get(array.dtype.kind, f"dtype {array.dtype}")

@@ -39,7 +39,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         os.replace(unfinished, path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
-        if isinstance(problem, OSError):  # a full disk does not say which file it was
+        if (
+            isinstance(problem, OSError) and problem.errno is not None
+        ):  # a full disk does not say which file it was
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
     sync_folder(path.parent)

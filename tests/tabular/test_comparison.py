@@ -148,7 +148,7 @@ def test_another_metric_can_be_the_learned_one():
     [
         (np.zeros((3, 3)), {}, r"learned must have shape \(15, 15\), got \(3, 3\)"),
         (np.full((15, 15), np.nan), {}, r"learned must be finite"),
-        ("far", {}, "learned must be an array of numbers"),
+        ("far", {}, "learned must hold real numbers, got texts"),
         (np.zeros((15, 15)), {"neighbours": 0}, "neighbours must be at least 1, got 0"),
         (revised(*examples.toy(), 0.9), {}, r"learned must have shape \(15, 15\), got \(3, 3\)"),
     ],

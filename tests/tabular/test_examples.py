@@ -115,14 +115,14 @@ def test_delay_chain_has_the_value_gap_it_states():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: examples.grid_world(0), "rows and columns must be at least 1, got 0 and 0"),
+        (lambda: examples.grid_world(0), "rows must be at least 1, got 0"),
         (lambda: examples.grid_world(3, slip=1.5), r"slip must be in \[0, 1\], got 1.5"),
         (lambda: examples.grid_world(3, slip=np.nan), r"slip must be in \[0, 1\], got nan"),
         (lambda: examples.grid_world(3, goal=(3, 0)), r"cell \(3, 0\) lies outside the 3×3 grid"),
         (lambda: examples.grid_world(3, walls=[(-1, 0)]), r"cell \(-1, 0\) lies outside"),
         (lambda: examples.grid_world(3, walls=[(2, 2)]), r"the goal \(2, 2\) is a wall"),
         (lambda: examples.four_rooms(4), "size must be at least 5, got 4"),
-        (lambda: examples.garnet(0), "n_states and n_actions must be at least 1, got 0, 3"),
+        (lambda: examples.garnet(0), "n_states must be at least 1, got 0"),
         (lambda: examples.garnet(3, branching=4), r"branching must be in 1..3 \(n_states\), got 4"),
         (lambda: examples.garnet(5, reward_levels=1), "reward_levels must be at least 2, got 1"),
         (lambda: examples.delay_chain(0), "steps must be at least 1, got 0"),

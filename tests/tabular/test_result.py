@@ -137,7 +137,7 @@ def test_embedding_refuses(both, dim):
         (-1, 0, r"i must be in 0\.\."),
         (0, [1, 999], r"j must be in 0\.\.\d+, got 1\.\.999"),
         (0.5, 0, "i must hold integers, got float64"),
-        (0, [True], "j must hold integers, got bool"),
+        (0, [True], "j must hold real numbers, got booleans"),
     ],
 )
 def test_wrong_indices_are_refused(both, i, j, message):

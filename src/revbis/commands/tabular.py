@@ -152,7 +152,8 @@ COMMANDS: dict[str, Callable[..., None]] = {"solve": solve, "bounds": bounds}
 def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
     """The MDP and the policy that the flags name."""
     from revbis.tabular import FiniteMDP, optimal_policy
-    from revbis.tabular.mdp import as_policy, read_npz
+    from revbis.tabular.mdp import as_policy
+    from revbis.tabular.npz import read_npz
 
     given = [x is not None for x in (source.example, source.mdp, source.gym)]
     if sum(given) != 1:
@@ -176,17 +177,14 @@ def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
 
 
 def _policy_file(path: str) -> Array:
-    import numpy as np
+    from revbis.tabular.npz import read_npy
 
     try:
-        policy: Array = np.load(path, allow_pickle=False)
+        return read_npy(path)
     except FileNotFoundError:
         raise ValueError(
             f"--policy must be own, uniform, optimal or a .npy file; there is no file {path!r}"
         ) from None
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is not a .npy file of plain numbers: {error}") from None
-    return policy
 
 
 def _example(source: Source) -> tuple[FiniteMDP, Array]:

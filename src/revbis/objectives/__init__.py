@@ -27,6 +27,7 @@ from revbis.objectives.targets import (
 
 Objective = BisimulationObjective | DBCObjective
 
+_WIDEST = 16_384
 _CHOICES = {"loss": ("huber", "squared"), "pairing": ("all", "permuted")}
 
 
@@ -46,16 +47,19 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: Any) 
         ValueError: For unknown names or options, with what is known.
     """
     checks.choice(name, OBJECTIVES, "objective")
-    for size, what in ((latent_dim, "latent_dim"), (action_dim, "action_dim")):
-        if size < 1:
-            raise ValueError(f"{what} must be at least 1, got {size}")
+    latent_dim = checks.count(latent_dim, "latent_dim", 1, _WIDEST)
+    action_dim = checks.count(action_dim, "action_dim", 1, _WIDEST)
     known = ["loss", "normalisation", "hidden", "pairing"] + (["beta"] if "mico" in name else [])
     for option, value in options.items():
         checks.choice(option, known, f"an option of {name}")
         if option in _CHOICES:
             checks.choice(value, _CHOICES[option], option)
-        elif option in ("hidden", "beta"):
+        elif option == "beta":
             checks.positive(value, option)
+        elif option == "hidden":
+            checks.count(value, option, 1, _WIDEST)
+        elif not isinstance(value, bool):
+            raise ValueError(f"{option} must be True or False, got {value!r:.80}")
     if name == "dbc":
         return DBCObjective(latent_dim, action_dim, **options)
     if DESIGNS[name].released:

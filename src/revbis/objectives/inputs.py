@@ -45,15 +45,16 @@ def check_batch(
     action_dim: int,
 ) -> Transitions:
     """Checks shapes, flattens [B, 1] to [B], and cuts next_z from the graph."""
+    _check_tensors(batch)
     z, action, reward, discount, next_z = batch
-    size = len(z)
+    size = z.shape[0] if z.ndim else 0
     for name, tensor, width in (
         ("z", z, latent_dim),
         ("action", action, action_dim),
         ("next_z", next_z, latent_dim),
     ):
         if tensor.shape != (size, width):
-            raise ValueError(f"{name} must be [{size}, {width}], got {list(tensor.shape)}")
+            raise ValueError(f"{name} must be [{size or 'B'}, {width}], got {list(tensor.shape)}")
     if size < 2:
         raise ValueError(f"a batch of at least 2 is wanted to form pairs, got {size}")
     return Transitions(
@@ -65,8 +66,22 @@ def check_batch(
     )
 
 
+def _check_tensors(batch: Transitions) -> None:
+    """Real tensors on one device; embeddings are floats."""
+    for name, tensor in batch._asdict().items():
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
+        wanted = "floats" if name in ("z", "next_z") else "real numbers"
+        if tensor.is_complex() or (wanted == "floats" and not tensor.is_floating_point()):
+            raise ValueError(f"{name} must hold {wanted}, got {tensor.dtype}")
+        if tensor.device != batch.z.device:
+            raise ValueError(f"{name} is on {tensor.device}, but z is on {batch.z.device}")
+
+
 def random_partners(z: Tensor, generator: torch.Generator | None) -> Tensor:
     """A random permutation of the batch, on z's device: each element's partner."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator must be a torch.Generator or None, got {generator!r:.80}")
     where = z.device if generator is None else generator.device
     return torch.randperm(len(z), generator=generator, device=where).to(z.device)
 

@@ -18,6 +18,7 @@ from revbis.replay.queue import TransitionQueue
 from revbis.replay.storage import Layout, Records, Ring, Storage
 
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_BATCH = 1_000_000
 _FORMAT = 1
 
 
@@ -187,7 +188,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1)
+        batch_size = checks.count(batch_size, "batch_size", 1, _LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -202,8 +203,14 @@ class Replay:
 
         Raises:
             IndexError: If a position is not in the queue.
+            ValueError: If positions are no 1-D integers.
         """
-        positions = np.asarray(positions)
+        positions = checks.real_array(positions, "positions")
+        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+            raise ValueError(
+                f"positions must be 1-D integers, got {positions.dtype} of {positions.shape}"
+            )
+        positions = positions.astype(np.int64)
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
             raise IndexError(f"positions must be in [0, {len(self)})")
         index = self._starts.at(positions)
@@ -221,7 +228,8 @@ class Replay:
         Returns:
             Plain arrays: the parts of the records, and "start", the index of the first.
         """
-        if not 0 <= start <= stop <= self._written:
+        start, stop = checks.whole(start, "start", 0), checks.whole(stop, "stop", 0)
+        if not start <= stop <= self._written:
             raise ValueError(
                 f"export needs 0 <= start <= stop <= {self._written} (records written), "
                 f"got {start} and {stop}"
@@ -256,7 +264,7 @@ class Replay:
         self._starts.replace(np.empty(0, np.int64))
         written = checks.whole(state["written"], "state's written", 0)
         expected = max(0, written - self._layout.capacity)
-        for piece in pieces:
+        for piece in _iterable(pieces):
             records = self._layout.checked_records(piece)
             start = int(piece["start"])
             stop = min(start + len(records["age"]), written)
@@ -272,8 +280,11 @@ class Replay:
                 f"the replay's records {expected} to {written - 1} are missing from the pieces; "
                 "give all pieces in order, or begin with an empty replay"
             )
-        self._written, self._running = written, bool(state["running"])
-        self._generator.bit_generator.state = state["generator"]
+        try:
+            self._generator.bit_generator.state = state["generator"]
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise ValueError(f"the replay's generator cannot be restored: {error}") from None
+        self._written, self._running = written, state["running"]
         self._find_starts()
 
     def _observe(self, index: Ints) -> Tensor:
@@ -367,10 +378,23 @@ def _checked_shift(shift: int, layout: Layout) -> int:
     return shift
 
 
+def _iterable(pieces: Iterable[Records]) -> Iterable[Records]:
+    if not isinstance(pieces, Iterable):
+        raise ValueError(f"pieces must be what export gave, in order, got {pieces!r:.80}")
+    return pieces
+
+
 def _check_settings(state: dict[str, Any], own: dict[str, Any]) -> None:
-    if state.get("format") != _FORMAT:
-        came = state.get("format")
+    if not isinstance(state, dict) or state.get("format") != _FORMAT:
+        came = state.get("format") if isinstance(state, dict) else type(state).__name__
         raise ValueError(f"the replay's state must be of format {_FORMAT}, got {came!r}")
+    missing = {"settings", "written", "running", "generator"} - set(state)
+    if missing or not (
+        isinstance(state["settings"], dict)
+        and isinstance(state["running"], bool)
+        and isinstance(state["generator"], dict)
+    ):
+        raise ValueError("the replay's state is damaged: give what state() returned, unchanged")
     saved = state["settings"]
     differing = [
         f"{name} {saved.get(name)!r}, not {value!r}"

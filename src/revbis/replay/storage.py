@@ -40,6 +40,11 @@ class Layout:
     @classmethod
     def checked(cls, capacity: int, observation_shape: Sequence[int], action_size: int) -> Layout:
         """A layout of valid sizes, or a ValueError that says which is not."""
+        if not isinstance(observation_shape, Sequence) or isinstance(observation_shape, str):
+            raise ValueError(
+                "observation_shape must be (C, H, W) for pixels or (D,) for vectors, got "
+                f"{observation_shape!r:.80}"
+            )
         shape = tuple(checks.whole(n, "observation_shape's sizes", 1) for n in observation_shape)
         if len(shape) not in (1, 3):
             raise ValueError(
@@ -92,7 +97,8 @@ class Layout:
 
     def checked_records(self, piece: Records) -> Records:
         """The records in what was exported, of the right types and equal in number."""
-        if "start" not in piece:
+        start = np.asarray(piece.get("start") if isinstance(piece, dict) else None)
+        if start.ndim or start.dtype.kind not in "iu":
             raise ValueError("a piece must have its start; give what export returned")
         count = len(np.atleast_1d(piece.get("age", 0)))
         for name, (shape, dtype) in self.columns.items():

@@ -8,9 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from revbis import checks
 from revbis.tabular.bounds import ValueGapBound, value_gap_bound
 from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.result import MetricResult
+from revbis.tabular.result import MetricResult, as_result
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -52,6 +53,7 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
         result: A metric on states, other than the lax one (whose classes share no actions).
         eps: The largest value gap to a representative, at least 0.
     """
+    as_result(result)
     if result.level != "state":
         raise ValueError("aggregate merges states: solve the metric with level='state'")
     if result.metric == "lax_bisimulation":
@@ -59,8 +61,9 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
             "lax bisimulation matches different actions to each other, so its classes have no "
             "common actions; use bisimulation, or a metric of a policy"
         )
+    eps = checks.number(eps, "eps")
     if not eps >= 0:
-        raise ValueError(f"eps must be at least 0, got {eps}")
+        raise ValueError(f"eps must be at least 0, got {eps:g}")
     bound = value_gap_bound(result)
     offers = _offer_numbers(result)
     labels, representatives = _partition(bound, eps, offers)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from revbis import checks
 from revbis.tabular.linear import LinearProblem
 from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.result import LINEAR, MetricResult
+from revbis.tabular.result import LINEAR, MetricResult, as_result
 from revbis.tabular.solver import blank_result, make_problem
 from revbis.tabular.values import action_value, optimal_policy, policy_value
 
@@ -156,6 +156,7 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
         result: Any metric.
         target_gamma: The discount of the values; the one the metric was asked for when None.
     """
+    as_result(result)
     target = result.gamma if target_gamma is None else checks.discount(target_gamma, "target_gamma")
     value = "V*" if result.policy is None else ("V" if result.level == "state" else "Q")
     own, spread = result.discount, _reward_range(result)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from revbis import checks
 from revbis.tabular.bounds import certify
-from revbis.tabular.result import MetricResult
+from revbis.tabular.result import MetricResult, as_result
 from revbis.tabular.values import action_value, optimal_policy, policy_value
 
 Array = NDArray[np.float64]
@@ -70,11 +70,10 @@ def compare(
     """
     if isinstance(learned, MetricResult):
         learned = learned.matrix()
-    n = exact.n
+    n = as_result(exact).n
     if n < 2:
         raise ValueError("comparing distances takes at least two states")
-    if neighbours < 1:
-        raise ValueError(f"neighbours must be at least 1, got {neighbours}")
+    neighbours, seed = checks.whole(neighbours, "neighbours", 1), checks.whole(seed, "seed", 0)
     d = checks.finite_matrix(learned, (n, n), "learned")
     reference = exact.matrix()
     i, j = np.triu_indices(n, 1)

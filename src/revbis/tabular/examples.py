@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from revbis import checks
 from revbis.tabular.mdp import FiniteMDP
+
+_MOST_STATES = 10_000_000
 
 
 class Example(NamedTuple):
@@ -59,18 +62,16 @@ def grid_world(
         walls: Cells that are no states.
         goal: The goal cell; the lower right corner when None.
     """
-    columns = rows if columns is None else columns
-    if rows < 1 or columns < 1:
-        raise ValueError(f"rows and columns must be at least 1, got {rows} and {columns}")
+    rows = checks.count(rows, "rows", 1, _MOST_STATES)
+    columns = rows if columns is None else checks.count(columns, "columns", 1, _MOST_STATES)
+    checks.count(rows * columns, "the number of cells", 1, _MOST_STATES)
+    slip = checks.number(slip, "slip")
     if not 0 <= slip <= 1:
-        raise ValueError(f"slip must be in [0, 1], got {slip}")
-    goal = (rows - 1, columns - 1) if goal is None else goal
+        raise ValueError(f"slip must be in [0, 1], got {slip:g}")
+    goal = (rows - 1, columns - 1) if goal is None else _cell(goal, rows, columns)
     free = np.ones((rows, columns), dtype=bool)
-    for cell in (*walls, goal):
-        if not (0 <= cell[0] < rows and 0 <= cell[1] < columns):
-            raise ValueError(f"cell {cell} lies outside the {rows}×{columns} grid")
-    for row, column in walls:
-        free[row, column] = False
+    for wall in _cells(walls):
+        free[_cell(wall, rows, columns)] = False
     if not free[goal]:
         raise ValueError(f"the goal {goal} is a wall")
     number = np.full(free.shape, -1)
@@ -91,8 +92,7 @@ def grid_world(
 
 def four_rooms(size: int = 11, *, slip: float = 0.2) -> Example:
     """A square grid world cut by two walls with a door in each half, as in many papers."""
-    if size < 5:
-        raise ValueError(f"size must be at least 5, got {size}")
+    size = checks.count(size, "size", 5, int(_MOST_STATES**0.5))
     middle = size // 2
     doors = {middle // 2, middle + 1 + (size - middle - 1) // 2}
     cross = [
@@ -122,12 +122,16 @@ def garnet(
             [0, 1] when None.
         seed: Everything is drawn from this.
     """
-    if min(n_states, n_actions) < 1:
-        raise ValueError(f"n_states and n_actions must be at least 1, got {n_states}, {n_actions}")
-    if not 1 <= branching <= n_states:
+    n_states = checks.count(n_states, "n_states", 1, _MOST_STATES)
+    n_actions = checks.count(n_actions, "n_actions", 1, _MOST_STATES)
+    branching = checks.whole(branching, "branching", 1)
+    if branching > n_states:
         raise ValueError(f"branching must be in 1..{n_states} (n_states), got {branching}")
-    if reward_levels is not None and reward_levels < 2:
-        raise ValueError(f"reward_levels must be at least 2, got {reward_levels}")
+    entries = n_states * n_actions * branching
+    checks.count(entries, "n_states × n_actions × branching", 1, 10 * _MOST_STATES)
+    if reward_levels is not None:
+        reward_levels = checks.count(reward_levels, "reward_levels", 2, _MOST_STATES)
+    seed = checks.whole(seed, "seed", 0)
     rng = np.random.default_rng(seed)
     P = []
     for _ in range(n_actions):
@@ -151,8 +155,7 @@ def delay_chain(steps: int = 20) -> Example:
     weighted metric with coefficient c sees that only through c^steps: for c < γ it does not bound
     the value gap.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    steps = checks.count(steps, "steps", 1, _MOST_STATES // 2)
     length = steps + 1
     following = np.minimum(np.arange(length) + 1, steps)
     successors = np.concatenate([following, following + length])[:, None]
@@ -160,6 +163,25 @@ def delay_chain(steps: int = 20) -> Example:
     rewards[steps] = 1.0
     mdp = FiniteMDP(successors, rewards)
     return Example(mdp, mdp.uniform_policy())
+
+
+def _cells(walls: Any) -> list[Any]:
+    try:
+        return list(walls)
+    except TypeError:
+        raise ValueError(f"walls must be (row, column) cells, got {walls!r:.80}") from None
+
+
+def _cell(value: Any, rows: int, columns: int) -> tuple[int, int]:
+    """Row and column of a cell inside the grid."""
+    try:
+        row, column = value
+        row, column = operator.index(row), operator.index(column)
+    except (TypeError, ValueError):
+        raise ValueError(f"a cell must be (row, column), got {value!r:.80}") from None
+    if not (0 <= row < rows and 0 <= column < columns):
+        raise ValueError(f"cell {value} lies outside the {rows}×{columns} grid")
+    return row, column
 
 
 def _aim(number: NDArray[np.int64], move: tuple[int, int]) -> NDArray[np.int64]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
-import zipfile
-import zlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
 from revbis.files import whole_file
+from revbis.memory import ensure_fits
+from revbis.tabular.npz import read_npz
 from revbis.tabular.toy_text import grid_of, make, read_table
 from revbis.tabular.validation import (
     ROW_SUM_TOLERANCE,
@@ -30,17 +29,7 @@ from revbis.tabular.validation import (
 
 Array = NDArray[np.float64]
 _FORMAT = 1
-_UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
-    ValueError,
-    TypeError,
-    KeyError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_BYTES_A_PAIR = 100  # of state and action, at the peak of making an MDP from transitions
 
 
 class FiniteMDP:
@@ -193,8 +182,9 @@ class FiniteMDP:
             )
         if not len(states):
             raise ValueError("s, a, r and s2 are empty: at least one transition is wanted")
-        n = _count(n_states, max(states.max(), following.max()) + 1, "n_states")
-        m = _count(n_actions, actions.max() + 1, "n_actions")
+        n = _count(n_states, int(max(states.max(), following.max())) + 1, "n_states")
+        m = _count(n_actions, int(actions.max()) + 1, "n_actions")
+        ensure_fits(_BYTES_A_PAIR * n * m, f"{n} states × {m} actions", "number them from 0 on")
         row = states * m + actions
         visits = np.bincount(row, minlength=n * m).astype(np.float64)
         total = np.bincount(row, weights=rewards, minlength=n * m)
@@ -263,20 +253,17 @@ class FiniteMDP:
         return cls(_split_actions(rows, n, m), arrays["rewards"], available, arrays.get("grid"))
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The arrays of an .npz; whatever is wrong with the file is one ValueError."""
-    try:
-        with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except _UNREADABLE as error:
-        raise ValueError(f"{path} is not a readable .npz of plain arrays: {error}") from None
+def as_mdp(value: Any) -> FiniteMDP:
+    """The value, which must be an MDP."""
+    if not isinstance(value, FiniteMDP):
+        raise ValueError(f"mdp must be a FiniteMDP, got {type(value).__name__}")
+    return value
 
 
 def as_policy(mdp: FiniteMDP, policy: ArrayLike) -> Array:
     """A checked policy (S, A): probabilities, or (S,) integers naming one action a state."""
-    array = np.asarray(policy)
+    as_mdp(mdp)
+    array = checks.real_array(policy, "policy")
     if array.shape == (mdp.n_states,) and np.issubdtype(array.dtype, np.integer):
         if array.min() < 0 or array.max() >= mdp.n_actions:
             raise ValueError(f"policy must name actions 0 to {mdp.n_actions - 1}, got {array}")
@@ -299,7 +286,7 @@ def _split_actions(rows: Any, n: int, m: int) -> list[Any]:
 
 
 def _indices(value: ArrayLike, name: str) -> NDArray[np.int64]:
-    array = np.asarray(value)
+    array = checks.real_array(value, name)
     if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
         raise ValueError(f"{name} must be 1-D integers, got {array.dtype} of shape {array.shape}")
     if array.size and array.min() < 0:
@@ -309,7 +296,8 @@ def _indices(value: ArrayLike, name: str) -> NDArray[np.int64]:
 
 def _count(given: int | None, seen: int, name: str) -> int:
     if given is None:
-        return int(seen)
+        return seen
+    given = checks.whole(given, name, 1)
     if given < seen:
         raise ValueError(f"{name} is {given}, but the data goes up to index {seen - 1}")
     return given

@@ -8,11 +8,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from revbis import checks
 from revbis.memory import ensure_fits
 from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
 LINEAR = ("revised", "mico")
+_FEW = 1000  # coordinates may be asked for beyond the states: the others are 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +95,21 @@ class MetricResult:
     def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
         """Distances of the pairs (i, j); index arrays broadcast against each other."""
         i, j = self._indices(i, "i"), self._indices(j, "j")
+        try:
+            i, j = np.broadcast_arrays(i, j)
+        except ValueError:
+            raise ValueError(
+                f"i and j must have shapes that go together, got {i.shape} and {j.shape}"
+            ) from None
         if self._matrix is not None:
             return np.asarray(self._matrix[i, j])
         assert self._factors is not None
         u, Z = self._factors
-        i, j = np.broadcast_arrays(i, j)
         return np.asarray(u[i] + u[j] - 2 * np.einsum("...r,...r->...", Z[i], Z[j]))
 
     def row(self, i: int) -> Array:
         """Distances from i to everything, (n,)."""
+        checks.whole(i, "i", 0)
         if self._factors is None:
             return self.pairs(i, np.arange(self.n))
         at = self._indices(i, "i")
@@ -133,15 +141,15 @@ class MetricResult:
         distances when dim is None, and their best approximation otherwise. For the W1 metrics this
         is classical scaling: distances of the coordinates approximate the metric.
         """
-        if dim is not None and dim < 1:
-            raise ValueError(f"dim must be at least 1, got {dim}")
+        if dim is not None:
+            dim = checks.count(dim, "dim", 1, max(self.n, _FEW))
         if self._factors is not None:
             return _principal_axes(self._factors[1], dim)
         distances = self.reduced() if self.metric in LINEAR else self.matrix() ** 2
         return _classical_scaling(distances, dim)
 
     def _indices(self, value: ArrayLike, name: str) -> NDArray[np.int64]:
-        index = np.asarray(value)
+        index = checks.real_array(value, name)
         if not np.issubdtype(index.dtype, np.integer):
             raise ValueError(f"{name} must hold integers, got {index.dtype}")
         if index.size and (index.min() < 0 or index.max() >= self.n):
@@ -153,6 +161,13 @@ class MetricResult:
         U -= own[:, None] / 2
         U -= own[None, :] / 2
         return np.maximum(U, 0.0, out=U)
+
+
+def as_result(value: object) -> MetricResult:
+    """The value, which must be a solved metric."""
+    if not isinstance(value, MetricResult):
+        raise ValueError(f"a MetricResult, as solve returns, is wanted, got {type(value).__name__}")
+    return value
 
 
 def _principal_axes(Z: Array, dim: int | None) -> Array:

@@ -13,7 +13,7 @@ from revbis import checks
 from revbis.memory import available_bytes, ensure_fits
 from revbis.tabular import deterministic, linear, wasserstein
 from revbis.tabular.linear import LinearProblem, Progress, Solution
-from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import Chain, mean_state_chain, state_action_chain, state_chain
 from revbis.tabular.result import LINEAR, MetricResult
 from revbis.tabular.wasserstein import TransportProblem
@@ -45,6 +45,8 @@ def solve(
     progress: Progress | None = None,
 ) -> MetricResult:
     """Any of the metrics by name; the arguments are those of `revised`."""
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress must be a function or None, got {progress!r:.80}")
     empty = blank_result(metric, mdp, policy, gamma, tol=tol, c=c, level=level)
     report = progress or (lambda iteration, bound: None)
     if isinstance(empty.c, tuple):
@@ -86,6 +88,7 @@ def blank_result(
     """A result with everything checked and nothing solved: what to solve."""
     checks.choice(metric, METRICS, "metric")
     checks.choice(level, LEVELS, "level")
+    as_mdp(mdp)
     return MetricResult(
         metric=metric,
         level=level,
@@ -123,9 +126,9 @@ def make_problem(result: MetricResult) -> Problem:
 def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...] | None:
     if c is None:
         return None
-    if np.ndim(c) == 0:
-        return checks.discount(c, "c")  # type: ignore[arg-type]
-    values = tuple(checks.discount(x, f"c[{i}]") for i, x in enumerate(c))  # type: ignore[arg-type]
+    if isinstance(c, float | int | str) or not isinstance(c, Sequence | np.ndarray):
+        return checks.discount(c, "c")
+    values = tuple(checks.discount(x, f"c[{i}]") for i, x in enumerate(c))
     if not values:
         raise ValueError("c is an empty sequence: at least one coefficient is wanted")
     return values

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from revbis.tabular.aggregation import aggregate
 from revbis.tabular.bounds import certify
 from revbis.tabular.linear import Progress
-from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import (
     mean_state_chain,
     reward_gap,
@@ -70,7 +70,7 @@ def check_statements(
         seed: Of the random matrices that contraction and certificates are tested with.
         progress: As for `revised`.
     """
-    if len(mdp.state_actions) > _MOST_PAIRS:
+    if len(as_mdp(mdp).state_actions) > _MOST_PAIRS:
         raise ValueError(
             f"the statements need matrices over all state-action pairs, and there are "
             f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are accepted"

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_WANTED = "P[state][action] must list (probability, next_state, reward, terminated), all from 0 on"
 
 
 def make(name: str) -> Any:
@@ -34,14 +35,18 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
             f"{type(env).__name__} has no transition table env.unwrapped.P; from_gymnasium reads "
             "toy-text environments such as FrozenLake-v1 and CliffWalking-v1"
         )
-    n, m = len(table), max(len(actions) for actions in table.values())
-    entries = [
-        (s, a, float(p), int(t), float(r), bool(done))
-        for s, actions in table.items()
-        for a, outcomes in actions.items()
-        for p, t, r, done in outcomes
-        if p > 0
-    ]
+    try:
+        n, m = len(table), max(len(actions) for actions in table.values())
+        entries = [
+            (int(s), int(a), float(p), int(t), float(r), bool(done))
+            for s, actions in table.items()
+            for a, outcomes in actions.items()
+            for p, t, r, done in outcomes
+            if p > 0
+        ]
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{_WANTED}: {error}") from None
+    _refuse_unknown_states(entries, n, m)
     terminal = np.zeros(n, dtype=bool)
     terminal[[t for _, _, _, t, _, done in entries if done]] = True
     _refuse_ambiguous_ends(entries, terminal, getattr(env, "initial_state_distrib", None))
@@ -64,6 +69,17 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
             )
         )
     return matrices, rewards
+
+
+def _refuse_unknown_states(
+    entries: Sequence[tuple[int, int, float, int, float, bool]], n: int, m: int
+) -> None:
+    for s, a, _, t, _, _ in entries:
+        if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
+            raise ValueError(
+                f"{_WANTED}; there are {n} states and at most {m} actions, but a move from state "
+                f"{s} by action {a} to state {t}"
+            )
 
 
 def _refuse_ambiguous_ends(

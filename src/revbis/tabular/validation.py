@@ -13,6 +13,7 @@ from revbis import checks
 
 Array = NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-6
+_LARGEST = 1e100  # sums of discounted rewards and their squares stay finite
 
 
 def sizes(P: Any) -> tuple[int, int]:
@@ -21,11 +22,13 @@ def sizes(P: Any) -> tuple[int, int]:
     if isinstance(P, Sequence) and len(P) and all(sp.issparse(p) for p in P):
         n = P[0].shape[0]
         for a, p in enumerate(P):
+            if p.dtype.kind not in "iuf":
+                raise ValueError(f"P[{a}] must hold real numbers, got dtype {p.dtype}")
             if p.shape != (n, n):
                 raise ValueError(f"P[{a}] must have shape ({n}, {n}), got {p.shape}")
         shape = (n, len(P))
     else:
-        array = np.asarray(P)
+        array = checks.real_array(P, f"P ({wanted})")
         successors = array.ndim == 2 and np.issubdtype(array.dtype, np.integer)
         if not successors and (array.ndim != 3 or array.shape[0] != array.shape[2]):
             raise ValueError(f"P must be {wanted}; got shape {array.shape}, dtype {array.dtype}")
@@ -39,7 +42,7 @@ def available_actions(mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray
     """The mask of actions on offer, (S, A)."""
     if mask is None:
         return np.ones(shape, dtype=bool)
-    available = np.array(mask)
+    available = _plain_array(mask, f"mask must be booleans of shape {shape}")
     if available.shape != shape or available.dtype != bool:
         raise ValueError(
             f"mask must be booleans of shape {shape}, got {available.dtype} of {available.shape}"
@@ -52,13 +55,12 @@ def available_actions(mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray
 
 def expected_rewards(R: ArrayLike, available: NDArray[np.bool_]) -> Array:
     """Rewards (S, A), zero where the action is not on offer."""
-    try:
-        rewards = np.array(R, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"R must be numbers of shape {available.shape}") from None
+    rewards = np.array(checks.real_array(R, f"R, of shape {available.shape},"), dtype=np.float64)
     if rewards.shape == available.shape:
         rewards[~available] = 0.0
-    return checks.finite_matrix(rewards, available.shape, "R")
+    rewards = checks.finite_matrix(rewards, available.shape, "R")
+    refuse(np.abs(rewards) > _LARGEST, rewards, "R", f"is larger than {_LARGEST:g}")
+    return rewards
 
 
 def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]) -> Any:
@@ -79,7 +81,7 @@ def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]
             index = np.where(available, array, 0).ravel()
             rows = sp.csr_matrix((np.ones(n * m), index, np.arange(n * m + 1)), shape=(n * m, n))
         else:
-            rows = sp.csr_matrix(_numbers(array.reshape(n * m, n)))
+            rows = sp.csr_matrix(array.reshape(n * m, n).astype(np.float64))
     rows = sp.csr_matrix(rows, dtype=np.float64)
     if not available.all():
         rows = sp.diags(available.ravel().astype(np.float64), format="csr") @ _zero_hidden(
@@ -126,11 +128,11 @@ def _check_rows(rows: Any, available: NDArray[np.bool_]) -> None:
         )
 
 
-def _numbers(array: NDArray[Any]) -> Array:
+def _plain_array(value: ArrayLike, wanted: str) -> NDArray[Any]:
     try:
-        return array.astype(np.float64)
+        return np.array(value)
     except (TypeError, ValueError):
-        raise ValueError(f"P must hold numbers, got dtype {array.dtype}") from None
+        raise ValueError(f"{wanted}, got rows of different lengths") from None
 
 
 def refuse(bad: NDArray[np.bool_], array: NDArray[Any], name: str, why: str) -> None:
@@ -144,7 +146,7 @@ def grid_positions(grid: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     """Rows and columns of the states, (S, 2)."""
     if grid is None:
         return None
-    array = np.array(grid)
+    array = _plain_array(grid, f"grid must be ({n}, 2) integers")
     if array.shape != (n, 2) or not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
         raise ValueError(
             f"grid must be ({n}, 2) integers from 0 (row and column of each state), got "

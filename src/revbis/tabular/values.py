@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import spsolve
 
 from revbis import checks
-from revbis.tabular.mdp import FiniteMDP, as_policy
+from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import mean_state_chain
 
 Array = NDArray[np.float64]
@@ -24,14 +24,17 @@ def policy_value(mdp: FiniteMDP, policy: ArrayLike, gamma: float) -> Array:
     return _chain_value(chain.P, chain.mean_reward, gamma)
 
 
-def action_value(mdp: FiniteMDP, value: Array, gamma: float) -> Array:
+def action_value(mdp: FiniteMDP, value: ArrayLike, gamma: float) -> Array:
     """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not on offer."""
+    value = checks.finite_matrix(value, (as_mdp(mdp).n_states,), "value")
+    gamma = checks.discount(gamma)
     q = mdp.rewards + gamma * (mdp.transitions @ value).reshape(mdp.rewards.shape)
     return np.where(mdp.available, q, -np.inf)
 
 
 def optimal_policy(mdp: FiniteMDP, gamma: float) -> tuple[Array, Array]:
     """The optimal value (S,) and a deterministic policy (S, A) that attains it."""
+    as_mdp(mdp)
     gamma = checks.discount(gamma)
     choice = action_value(mdp, np.zeros(mdp.n_states), gamma).argmax(axis=1)
     everyone = np.arange(mdp.n_states)
