@@ -94,10 +94,18 @@ class Evaluation(TypedDict):
     updates: NotRequired[CountOrZero]
     seconds: NotRequired[float]
     mean_return: float
-    returns: list[float]
+    returns: NotRequired[list[float]]
     success_any: NotRequired[list[bool | None]]
     success_last: NotRequired[list[bool | None]]
     c: NotRequired[float | None]
+
+
+class Alarm(TypedDict):
+    """A line of alarms.jsonl."""
+
+    frames: NotRequired[CountOrZero]
+    name: str
+    text: NotRequired[str]
 
 
 class About(TypedDict, total=False):

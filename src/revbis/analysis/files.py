@@ -40,24 +40,6 @@ def run_folders(top: Path, problem: Callable[[str], None] = lambda text: None) -
             yield Path(path)
 
 
-def read_json(path: Path) -> Record:
-    """A file that holds a JSON object.
-
-    Raises:
-        FileNotFoundError: If it is not there.
-        ValueError: If it cannot be read as one, with why.
-    """
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError) as reason:
-        raise ValueError(f"{path.name} cannot be read: {explained(reason)}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} cannot be read: it holds no JSON object")
-    return found
-
-
 class Lines(NamedTuple):
     """A file of JSON lines.
 

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from revbis import schema
 from revbis.analysis.files import (
     Record,
-    count,
     explained,
     named,
-    number,
-    read_json,
     read_lines,
     shortened,
 )
@@ -27,7 +24,7 @@ Problem = Callable[[str], None]
 # Not part of what a method is: where and on what it ran, and how it was looked at.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
 _LARGEST_RETURN = 1e100
-_WORDS = ("revision", "command", "machine")
+T = TypeVar("T")
 
 
 class Evaluation(NamedTuple):
@@ -100,7 +97,7 @@ class Run:
 
     folder: Path
     config: Config
-    about: Record
+    about: schema.About
     evaluations: list[Evaluation]
     alarms: list[Alarm]
     failures: Failures | None
@@ -190,22 +187,6 @@ def failure_text(failures: Failures) -> str:
     return f"{what} after {often}, the last: {failures.reason}"
 
 
-def success_share(successes: Any) -> float | None:
-    """Share of an evaluation's episodes with success; None where the task has no such notion.
-
-    Raises:
-        ValueError: If it is not a list of yes, no and nothing.
-    """
-    if successes is None:
-        return None
-    if not isinstance(successes, list):
-        raise ValueError("success_any must be a list")
-    known = [value for value in successes if value is not None]
-    if any(value not in (0, 1) for value in known):
-        raise ValueError("success_any must hold true, false and null")
-    return sum(map(float, known)) / len(known) if known else None
-
-
 def _finished(folder: Path, config: Config, problem: Problem) -> bool:
     """Whether a run has spent its budget; result.json, written last, says so."""
     try:
@@ -227,102 +208,64 @@ def _tell_standing(run: Run, problem: Problem) -> None:
 
 
 def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
-    path = folder / "eval.jsonl"
     found: dict[int, Evaluation] = {}
-    odd, partly = [], []
-    for line, record in read_lines(path, problem).records:
-        try:
-            one = _evaluation(record, config)
-        except ValueError:
-            odd.append(line)
-            continue
-        if not abs(one.mean_return) <= _LARGEST_RETURN:
+    for line in _read_lines(folder / "eval.jsonl", schema.Evaluation, "evaluation", problem):
+        one = _evaluation(line, config)
+        if abs(one.mean_return) <= _LARGEST_RETURN:
+            found[one.frames] = one
+        else:
             problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
-            continue
-        if _has_odd_details(record):
-            partly.append(line)
-        found[one.frames] = one
-    if odd:
-        problem(f"{path}: {named(odd)} no evaluation, passed over")
-    if partly:
-        problem(f"{path}: {named(partly)} partly unreadable")
     return [found[frames] for frames in sorted(found)]
 
 
-def _evaluation(record: Record, config: Config) -> Evaluation:
-    """An evaluation from its line.
-
-    Raises:
-        ValueError: If it has no frame, no return, or an odd success.
-    """
-    frames, mean = count(record.get("frames")), number(record.get("mean_return"))
-    if frames is None or mean is None:
-        raise ValueError("an evaluation has frames and a mean return")
-    seconds = number(record.get("seconds"))
-    returns = record.get("returns")
-    values = [number(value) for value in returns] if isinstance(returns, list) else []
+def _evaluation(line: schema.Evaluation, config: Config) -> Evaluation:
+    seconds = line.get("seconds")
+    known = [value for value in line.get("success_any") or () if value is not None]
     return Evaluation(
-        frames=due_frame(frames, config),
-        reached=frames,
-        agent_steps=count(record.get("agent_steps")) or 0,
-        updates=count(record.get("updates")) or 0,
+        frames=due_frame(line["frames"], config),
+        reached=line["frames"],
+        agent_steps=line.get("agent_steps", 0),
+        updates=line.get("updates", 0),
         seconds=seconds if seconds is not None and 0 <= seconds <= _LARGEST_RETURN else None,
-        mean_return=mean,
-        returns=tuple(v for v in values if v is not None and abs(v) <= _LARGEST_RETURN),
-        success=success_share(record.get("success_any")),
-        c=number(record.get("c")),
-    )
-
-
-def _has_odd_details(record: Record) -> bool:
-    """Whether a value that an evaluation can do without is there and is no number."""
-    counts = (record.get(name) for name in ("agent_steps", "updates"))
-    numbers = (record.get(name) for name in ("seconds", "c"))
-    returns = record.get("returns", [])
-    return (
-        any(value is not None and count(value) is None for value in counts)
-        or any(value is not None and number(value) is None for value in numbers)
-        or not isinstance(returns, list)
-        or any(number(value) is None for value in returns)
+        mean_return=line["mean_return"],
+        returns=tuple(v for v in line.get("returns", ()) if abs(v) <= _LARGEST_RETURN),
+        success=sum(known) / len(known) if known else None,
+        c=line.get("c"),
     )
 
 
 def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
-    path = folder / "alarms.jsonl"
-    alarms, odd, partly = [], [], []
-    for line, record in read_lines(path, problem).records:
-        name, text, frames = record.get("name"), record.get("text", ""), record.get("frames")
-        if not (isinstance(name, str) and isinstance(text, str)):
-            odd.append(line)
-            continue
-        alarms.append(Alarm(count(frames), shortened(name), shortened(text)))
-        if frames is not None and count(frames) is None:
-            partly.append(line)
+    lines = _read_lines(folder / "alarms.jsonl", schema.Alarm, "alarm", problem)
+    return [
+        Alarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
+        for line in lines
+    ]
+
+
+def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[T]:
+    """The lines of a file that are of a type; the others are named."""
+    kept: list[T] = []
+    odd: list[int] = []
+    for number, record in read_lines(path, problem).records:
+        try:
+            kept.append(schema.convert(record, kind, what))
+        except ValueError:
+            odd.append(number)
     if odd:
-        problem(f"{path}: {named(odd)} no alarm, passed over")
-    if partly:
-        problem(f"{path}: {named(partly)} partly unreadable")
-    return alarms
+        problem(f"{path}: {named(odd)} no {what}, passed over")
+    return kept
 
 
-def _read_about(folder: Path, problem: Problem) -> Record:
-    """What of run.json is text: versions by name, revision, command and machine."""
+def _read_about(folder: Path, problem: Problem) -> schema.About:
+    """Versions by name, revision, command and machine."""
     try:
-        found = read_json(folder / "run.json")
-    except (FileNotFoundError, ValueError) as reason:
-        why = reason if isinstance(reason, ValueError) else "run.json is missing"
-        problem(f"{folder}: {why}; its versions and command are not known")
+        return schema.parse_json((folder / "run.json").read_bytes(), schema.About, "run.json")
+    except (OSError, ValueError) as reason:
+        problem(
+            f"{folder}: run.json cannot be read: {explained(reason)}; its versions and command are "
+            "not known"
+        )
         return {}
-    versions = found.get("versions")
-    known = versions if isinstance(versions, dict) else {}
-    about: Record = {name: found[name] for name in _WORDS if isinstance(found.get(name), str)}
-    about["versions"] = {name: value for name, value in known.items() if isinstance(value, str)}
-    odd = [name for name in _WORDS if found.get(name) is not None and name not in about]
-    if (versions is not None and versions is not known) or len(about["versions"]) < len(known):
-        odd.append("versions")
-    if odd:
-        problem(f"{folder}: run.json cannot be read in full: {', '.join(odd)}")
-    return about
 
 
 def _hashable(value: Any) -> Any:

@@ -256,7 +256,8 @@ def _mixed_versions(runs: Sequence[Run]) -> list[str]:
         versions = run.about.get("versions")
         for name, value in (versions if isinstance(versions, dict) else {}).items():
             seen[name].add(str(value))
-        seen["revision"].add(str(run.about.get("revision")))
+        if run.about:
+            seen["revision"].add(str(run.about.get("revision")))
     return [
         f"versions are mixed: {name} {' and '.join(sorted(values))}"
         for name, values in sorted(seen.items())

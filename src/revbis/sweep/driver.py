@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from revbis import preflight
 from revbis.config import Config
+from revbis.failures import given_up
 from revbis.schema import Failure
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.place import Place, Standing
 
 State = Literal["waiting", "running", "finished", "failed"]
-_SAME_PLACE, _IN_ALL = 3, 20  # failures after which a run is given up
 _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -202,14 +202,10 @@ class Sweep:
         self._place.note_failures(entry.name, failures)
 
     def _given_up(self, entry: Entry) -> bool:
-        """Whether a run cannot go on, or has failed too often, at one checkpoint or in all."""
         failures = self._place.failures(entry.name)
-        if not failures:
-            return False
-        last = failures[-1]
-        entry.text = last["text"]
-        here = sum(each["checkpoint"] == last["checkpoint"] for each in failures)
-        return last.get("final", False) or here >= _SAME_PLACE or len(failures) >= _IN_ALL
+        if failures:
+            entry.text = failures[-1]["text"]
+        return given_up(failures)
 
     def _look(self, entry: Entry) -> None:
         standing = self._place.standing(entry.name)
