@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from revbis.objectives import make_objective
+from revbis import objectives, runtime
 
 GAMMA, LATENT, BATCH = 0.97, 32, 256
 
@@ -31,7 +31,7 @@ def train(steps: int, seed: int = 0) -> list[dict[str, float]]:
     s, a, r, s2 = collect(5000, seed)
     encoder = nn.Sequential(nn.Linear(3, 128), nn.ReLU(), nn.Linear(128, LATENT))
     value = nn.Sequential(nn.Linear(LATENT, 128), nn.ReLU(), nn.Linear(128, 1))
-    objective = make_objective("simsr-rev", LATENT, action_dim=1, hidden=128)
+    objective = objectives.make_objective("simsr-rev", LATENT, action_dim=1, hidden=128)
     trained = [*encoder.parameters(), *value.parameters(), *objective.representation_parameters()]
     optimiser = torch.optim.Adam(trained, lr=1e-3)
     coefficient_optimiser = torch.optim.Adam(objective.coefficient_parameters(), lr=1e-3)
@@ -54,5 +54,6 @@ def train(steps: int, seed: int = 0) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
+    runtime.prepare(threads=1)  # networks this small wait for a second thread more than it helps
     for row in train(steps=2000):
         print(*(f"{k} {row[k]:.3f}" for k in ("step", "td_error", "representation_loss", "c")))

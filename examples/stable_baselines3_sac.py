@@ -11,6 +11,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from revbis import runtime
 from revbis.objectives import make_objective
 
 LATENT = 50
@@ -79,4 +80,5 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--env", default="Pendulum-v1")
     given = parser.parse_args()
+    runtime.prepare(threads=1)  # networks this small wait for a second thread more than it helps
     BisimulationSAC("MlpPolicy", given.env, verbose=1).learn(given.steps, log_interval=4)

@@ -1,6 +1,7 @@
 """The examples run, train what they say, and stay as short as promised."""
 
 import importlib.util
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,21 @@ def test_the_plain_loop_learns_both_losses() -> None:
     assert log[-1]["c"] != 0.5
     code = (EXAMPLES / "plain_loop.py").read_text().splitlines()
     assert len(code) < 60
+
+
+@pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac"])
+def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> None:
+    asked = []
+
+    def stop(threads: int | None = None) -> None:
+        asked.append(threads)
+        raise SystemExit
+
+    monkeypatch.setattr("revbis.runtime.prepare", stop)
+    monkeypatch.setattr("sys.argv", [name])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("objective", ["simsr-rev", "mico", "dbc"])

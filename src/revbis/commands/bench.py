@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+_LIMITS = {"pixels": (8, 2048), "batch": (2, 100_000), "threads": (1, 4096), "frames": (100, 10**9)}
+
 
 def env(pixels: int = 84, rounds: int = 15) -> None:
     """Rendering beside the simulators' own, one line of JSON a task.
@@ -19,9 +21,15 @@ def env(pixels: int = 84, rounds: int = 15) -> None:
         pixels: Side of the pictures.
         rounds: Rounds of ten frames each.
     """
+    from revbis.envs.extras import require_gymnasium
+
+    _check_sizes(pixels=pixels, rounds=rounds)
+    tasks = ("dmc:cheetah_run", "metaworld:hammer")
+    for task in tasks:
+        require_gymnasium(task)
     from revbis.envs.speed import measure_rendering
 
-    for task in ("dmc:cheetah_run", "metaworld:hammer"):
+    for task in tasks:
         print(json.dumps(measure_rendering(task, pixels=pixels, rounds=rounds)), flush=True)
 
 
@@ -52,6 +60,7 @@ def update(
     """
     from revbis import runtime
 
+    _check_sizes(batch=batch, pixels=pixels, repeats=repeats, threads=threads)
     runtime.prepare(threads)
     from revbis.presets import preset_config
     from revbis.speed import measure_update
@@ -60,8 +69,8 @@ def update(
     settings = replace(config.agent, method=method, mode=mode)
     speed = measure_update(
         settings,
-        batch=batch or config.batch_size,
-        pixels=pixels or config.pixels,
+        batch=config.batch_size if batch is None else batch,
+        pixels=config.pixels if pixels is None else pixels,
         repeats=repeats,
         threads=threads,
     )
@@ -90,6 +99,7 @@ def sharing(
     """
     from revbis import runtime
 
+    _check_sizes(batch=batch, pixels=pixels, repeats=repeats)
     runtime.prepare(1)
     from revbis.presets import preset_config
     from revbis.speed import measure_neighbours
@@ -117,6 +127,7 @@ def train(
     """
     from revbis import runtime
 
+    _check_sizes(frames=frames, threads=threads)
     runtime.prepare(threads)
     from revbis.presets import preset_config
     from revbis.progress import Status
@@ -154,6 +165,14 @@ def train(
             }
         )
     )
+
+
+def _check_sizes(**given: int | None) -> None:
+    from revbis import checks
+
+    for name, value in given.items():
+        if value is not None:
+            checks.count(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
 
 
 COMMANDS = {"env": env, "update": update, "sharing": sharing, "train": train}

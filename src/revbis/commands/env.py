@@ -33,6 +33,11 @@ def preview(
         video: Folder of videos or image sequences to show behind the task too.
         out: The PNG to write; preview-TASK.png when not given.
     """
+    from revbis.envs.extras import require_gymnasium
+    from revbis.envs.tasks import check_name
+
+    check_name(task)
+    require_gymnasium(task)
     from revbis.envs.preview import draw_sheet
     from revbis.envs.preview import preview as look
 
@@ -59,9 +64,9 @@ def check(task: Annotated[str, tyro.conf.Positional]) -> None:
         task: package.module:factory, a function without arguments that returns a gymnasium.Env; or
             gym:ID.
     """
-    from revbis.envs.extras import require
+    from revbis.envs.extras import require_gymnasium
 
-    require("gymnasium", "gym", "an environment")
+    require_gymnasium(task)
     from revbis.envs.check import check_environment
     from revbis.envs.gymnasium import make_custom, make_registered
 

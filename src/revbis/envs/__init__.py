@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from revbis import checks
-from revbis.envs.extras import require
+from revbis.envs.extras import require_gymnasium
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
 from revbis.envs.tasks import check_name, check_task, missing, task_names
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from revbis.envs.simulation import Simulation
 
 SUITES = ("dmc", "metaworld", "gym")
+_MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
 
 
 def make_env(
@@ -55,9 +56,14 @@ def make_env(
     checks.choice(quality, QUALITIES, "quality")
     checks.choice(observation, ("pixels", "state"), "observation")
     checks.choice(distractor_split, ("train", "eval"), "distractor_split")
-    frame_stack = checks.whole(frame_stack, "frame_stack", 1)
-    action_repeat = checks.whole(action_repeat, "action_repeat", 1)
-    pixels, seed = checks.whole(pixels, "pixels", 8), checks.whole(seed, "seed", 0)
+    frame_stack = checks.count(frame_stack, "frame_stack", 1, _MOST_FRAMES)
+    action_repeat = checks.count(action_repeat, "action_repeat", 1, _MOST_REPEATS)
+    pixels = checks.count(pixels, "pixels", 8, _MOST_PIXELS)
+    seed = checks.whole(seed, "seed", 0)
+    if not isinstance(distractor, str | None):
+        raise ValueError(
+            f"distractor must be noise, shapes or video:FOLDER, got {distractor!r:.80}"
+        )
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
     check_name(task)
@@ -65,7 +71,7 @@ def make_env(
         raise ValueError(
             'a distractor is seen in pixels only; leave it out with observation="state"'
         )
-    require("gymnasium", "gym", "an environment")
+    require_gymnasium(task)
     from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
 

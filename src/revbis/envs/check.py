@@ -48,6 +48,8 @@ def check_environment(env: Env[Any, Any]) -> list[Finding]:
     Args:
         env: A Gymnasium environment, as its author made it.
     """
+    if not isinstance(env, Env):
+        raise ValueError(f"a gymnasium.Env is wanted, got {type(env).__name__}")
     problem = action_problem(env.action_space)
     if problem is not None:
         return [Finding("wrong", problem)]  # nothing else can be tried without actions

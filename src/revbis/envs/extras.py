@@ -38,6 +38,19 @@ def require(module: str, extra: str, why: str) -> ModuleType:
         raise ModuleNotFoundError(text, name=error.name) from None
 
 
+def require_gymnasium(task: str) -> None:
+    """Refuses a task that cannot be made without Gymnasium, with the line for its own suite.
+
+    Raises:
+        ModuleNotFoundError: With the line that installs it.
+    """
+    suite = task.partition(":")[0]
+    if suite in ("dmc", "metaworld"):
+        require("gymnasium", suite, f"a {suite}: task")
+    else:
+        require("gymnasium", "gym", "an environment")
+
+
 def is_installed(module: str) -> bool:
     """Whether a top-level module can be imported, without importing it.
 
@@ -52,4 +65,7 @@ def is_installed(module: str) -> bool:
 
 def missing_text(module: str, extra: str, why: str) -> str:
     """The message for a module that is not installed; see `require`."""
-    return f"{why} needs {module}, which is not installed; type: {install_line(extra)}"
+    return (
+        f"{why} needs {module}, which is not installed: it comes with the extra revbis[{extra}]; "
+        f"type: {install_line(extra)}"
+    )

@@ -38,9 +38,9 @@ class Layout:
     action_size: int
 
     @classmethod
-    def checked(cls, capacity: int, observation_shape: Sequence[int], action_size: int) -> Layout:
+    def checked(cls, capacity: int, observation_shape: Any, action_size: int) -> Layout:
         """A layout of valid sizes, or a ValueError that says which is not."""
-        if not isinstance(observation_shape, Sequence) or isinstance(observation_shape, str):
+        if isinstance(observation_shape, str) or not isinstance(observation_shape, Sequence):
             raise ValueError(
                 "observation_shape must be (C, H, W) for pixels or (D,) for vectors, got "
                 f"{observation_shape!r:.80}"
