@@ -32,30 +32,26 @@ def positive(value: float, name: str) -> float:
 def number(value: Any, name: str) -> float:
     """One real number."""
     try:
-        if np.ndim(value):
+        if np.ndim(value) or isinstance(value, (bool, np.bool_)):
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        raise ValueError(f"{name} must be a number, got {value!r:.80}") from None
 
 
-def whole(value: int, name: str, least: int) -> int:
-    """A whole number of at least `least`."""
+def whole(value: int, name: str, least: int, most: int = 10**12) -> int:
+    """A whole number from `least` to `most`."""
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         count = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be a whole number, got {value!r}") from None
+        raise ValueError(f"{name} must be a whole number, got {value!r:.80}") from None
     if count < least:
         raise ValueError(f"{name} must be at least {least}, got {count}")
+    if count > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {count!s:.80}")
     return count
-
-
-def count(value: int, name: str, least: int, most: int) -> int:
-    """A whole number from `least` to `most`."""
-    value = whole(value, name, least)
-    if value > most:
-        raise ValueError(f"{name} must be at most {most:,}, got {value}")
-    return value
 
 
 def choice(value: str, options: Iterable[str], name: str) -> str:

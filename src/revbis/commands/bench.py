@@ -172,7 +172,7 @@ def _check_sizes(**given: int | None) -> None:
 
     for name, value in given.items():
         if value is not None:
-            checks.count(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
+            checks.whole(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
 
 
 COMMANDS = {"env": env, "update": update, "sharing": sharing, "train": train}

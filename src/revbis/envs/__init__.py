@@ -56,9 +56,9 @@ def make_env(
     checks.choice(quality, QUALITIES, "quality")
     checks.choice(observation, ("pixels", "state"), "observation")
     checks.choice(distractor_split, ("train", "eval"), "distractor_split")
-    frame_stack = checks.count(frame_stack, "frame_stack", 1, _MOST_FRAMES)
-    action_repeat = checks.count(action_repeat, "action_repeat", 1, _MOST_REPEATS)
-    pixels = checks.count(pixels, "pixels", 8, _MOST_PIXELS)
+    frame_stack = checks.whole(frame_stack, "frame_stack", 1, _MOST_FRAMES)
+    action_repeat = checks.whole(action_repeat, "action_repeat", 1, _MOST_REPEATS)
+    pixels = checks.whole(pixels, "pixels", 8, _MOST_PIXELS)
     seed = checks.whole(seed, "seed", 0)
     if not isinstance(distractor, str | None):
         raise ValueError(

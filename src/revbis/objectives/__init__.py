@@ -47,17 +47,17 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: Any) 
         ValueError: For unknown names or options, with what is known.
     """
     checks.choice(name, OBJECTIVES, "objective")
-    latent_dim = checks.count(latent_dim, "latent_dim", 1, _WIDEST)
-    action_dim = checks.count(action_dim, "action_dim", 1, _WIDEST)
+    latent_dim = checks.whole(latent_dim, "latent_dim", 1, _WIDEST)
+    action_dim = checks.whole(action_dim, "action_dim", 1, _WIDEST)
     known = ["loss", "normalisation", "hidden", "pairing"] + (["beta"] if "mico" in name else [])
-    for option, value in options.items():
+    for option, value in list(options.items()):
         checks.choice(option, known, f"an option of {name}")
         if option in _CHOICES:
             checks.choice(value, _CHOICES[option], option)
         elif option == "beta":
-            checks.positive(value, option)
+            options[option] = checks.positive(value, option)
         elif option == "hidden":
-            checks.count(value, option, 1, _WIDEST)
+            checks.whole(value, option, 1, _WIDEST)
         elif not isinstance(value, bool):
             raise ValueError(f"{option} must be True or False, got {value!r:.80}")
     if name == "dbc":

@@ -188,7 +188,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = checks.count(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "

@@ -62,9 +62,9 @@ def grid_world(
         walls: Cells that are no states.
         goal: The goal cell; the lower right corner when None.
     """
-    rows = checks.count(rows, "rows", 1, _MOST_STATES)
-    columns = rows if columns is None else checks.count(columns, "columns", 1, _MOST_STATES)
-    checks.count(rows * columns, "the number of cells", 1, _MOST_STATES)
+    rows = checks.whole(rows, "rows", 1, _MOST_STATES)
+    columns = rows if columns is None else checks.whole(columns, "columns", 1, _MOST_STATES)
+    checks.whole(rows * columns, "the number of cells", 1, _MOST_STATES)
     slip = checks.number(slip, "slip")
     if not 0 <= slip <= 1:
         raise ValueError(f"slip must be in [0, 1], got {slip:g}")
@@ -92,7 +92,7 @@ def grid_world(
 
 def four_rooms(size: int = 11, *, slip: float = 0.2) -> Example:
     """A square grid world cut by two walls with a door in each half, as in many papers."""
-    size = checks.count(size, "size", 5, int(_MOST_STATES**0.5))
+    size = checks.whole(size, "size", 5, int(_MOST_STATES**0.5))
     middle = size // 2
     doors = {middle // 2, middle + 1 + (size - middle - 1) // 2}
     cross = [
@@ -122,15 +122,15 @@ def garnet(
             [0, 1] when None.
         seed: Everything is drawn from this.
     """
-    n_states = checks.count(n_states, "n_states", 1, _MOST_STATES)
-    n_actions = checks.count(n_actions, "n_actions", 1, _MOST_STATES)
+    n_states = checks.whole(n_states, "n_states", 1, _MOST_STATES)
+    n_actions = checks.whole(n_actions, "n_actions", 1, _MOST_STATES)
     branching = checks.whole(branching, "branching", 1)
     if branching > n_states:
         raise ValueError(f"branching must be in 1..{n_states} (n_states), got {branching}")
     entries = n_states * n_actions * branching
-    checks.count(entries, "n_states × n_actions × branching", 1, 10 * _MOST_STATES)
+    checks.whole(entries, "n_states × n_actions × branching", 1, 10 * _MOST_STATES)
     if reward_levels is not None:
-        reward_levels = checks.count(reward_levels, "reward_levels", 2, _MOST_STATES)
+        reward_levels = checks.whole(reward_levels, "reward_levels", 2, _MOST_STATES)
     seed = checks.whole(seed, "seed", 0)
     rng = np.random.default_rng(seed)
     P = []
@@ -155,7 +155,7 @@ def delay_chain(steps: int = 20) -> Example:
     weighted metric with coefficient c sees that only through c^steps: for c < γ it does not bound
     the value gap.
     """
-    steps = checks.count(steps, "steps", 1, _MOST_STATES // 2)
+    steps = checks.whole(steps, "steps", 1, _MOST_STATES // 2)
     length = steps + 1
     following = np.minimum(np.arange(length) + 1, steps)
     successors = np.concatenate([following, following + length])[:, None]

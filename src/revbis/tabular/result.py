@@ -142,7 +142,7 @@ class MetricResult:
         is classical scaling: distances of the coordinates approximate the metric.
         """
         if dim is not None:
-            dim = checks.count(dim, "dim", 1, max(self.n, _FEW))
+            dim = checks.whole(dim, "dim", 1, max(self.n, _FEW))
         if self._factors is not None:
             return _principal_axes(self._factors[1], dim)
         distances = self.reduced() if self.metric in LINEAR else self.matrix() ** 2
