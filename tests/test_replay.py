@@ -607,7 +607,7 @@ def test_a_state_of_other_settings_is_refused():
 def test_export_of_what_was_never_written_is_refused(bounds):
     replay = small()
     play([replay], np.random.default_rng(0), 30)
-    with pytest.raises(ValueError, match="export needs 0 <= start|start must be"):
+    with pytest.raises(ValueError, match=r"export needs 0 <= start|start must be"):
         replay.export(*bounds)
 
 
