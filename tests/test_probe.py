@@ -7,7 +7,7 @@ import torch
 
 from revbis import probe, tabular
 from revbis.cli import main
-from revbis.objectives import make_objective
+from revbis.objectives import NonFiniteError, make_objective
 
 torch.set_num_threads(1)
 SHORT = probe.ProbeSettings(steps=150, batch=64, normalisation=False)
@@ -91,6 +91,7 @@ def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) ->
         (["--seeds", "0"], "--seeds must be at least 1"),
         (["--gamma", "1"], "--gamma must be in [0, 1)"),
         (["--size", "3"], "size must be at least 5"),
+        (["--size", "1e3"], "--size must be at most 40, got 1000"),
     ],
 )
 def test_mistakes_get_one_line(words: list[str], said: str, capsys, tmp_path, monkeypatch) -> None:
@@ -100,6 +101,17 @@ def test_mistakes_get_one_line(words: list[str], said: str, capsys, tmp_path, mo
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2
     assert said in error and len(error.splitlines()) == 1
+
+
+def test_a_loss_that_is_not_finite_is_one_line(capsys, tmp_path, monkeypatch) -> None:
+    def diverge(*_: object) -> None:
+        raise NonFiniteError("z", 3, 10, 7)
+
+    monkeypatch.setattr("revbis.probe.probe", diverge)
+    with pytest.raises(SystemExit) as stop:
+        main(["probe", "--methods", "mico", "--size", "5", "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "error: mico: z has 3 non-finite values of 10" in capsys.readouterr().err
 
 
 def test_only_grids_are_rendered() -> None:

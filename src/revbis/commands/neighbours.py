@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+_MOST_PICTURES, _MOST_EPISODES = 100, 1000
+
 
 def command(
     run: Annotated[Path, tyro.conf.Positional],
@@ -33,8 +35,9 @@ def command(
 
     runtime.prepare()
     for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
-        checks.whole(value, flag, 1)
-    checks.whole(episodes, "--episodes", 1)
+        checks.count(value, flag, 1, _MOST_PICTURES)
+    checks.count(episodes, "--episodes", 1, _MOST_EPISODES)
+    checks.whole(seed, "--seed", 0)
     from revbis.neighbours import draw, find_neighbours
     from revbis.runs import open_run
 

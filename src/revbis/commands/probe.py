@@ -11,6 +11,7 @@ from revbis.commands.console import print_table, step_bar
 if TYPE_CHECKING:
     from revbis.probe import Measurement
 
+_LARGEST = 40
 _SPARE = ("neighbours", "(exact)", "self-distance", "stress", "compares", "ρ of φ, states")
 
 
@@ -44,7 +45,7 @@ def command(
     from revbis import checks, runtime
 
     runtime.prepare(1)  # the networks are tiny: a second thread only waits
-    from revbis.objectives import OBJECTIVES
+    from revbis.objectives import OBJECTIVES, NonFiniteError
     from revbis.probe import ProbeSettings, probe
     from revbis.probe_report import draw, summary, write_csv
     from revbis.tabular import examples
@@ -54,6 +55,10 @@ def command(
         checks.choice(name, OBJECTIVES, "--methods")
     for flag, value in (("--steps", steps), ("--seeds", seeds)):
         checks.whole(value, flag, 1)
+    if size > _LARGEST:
+        raise ValueError(
+            f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
+        )
     checks.discount(gamma, "--gamma")
     scaled = {"both": (True, False), "on": (True,), "off": (False,)}[normalisation]
     mdp, policy = examples.four_rooms(size)
@@ -65,9 +70,12 @@ def command(
             for name in names:
                 text = name if normalise else f"{name}, not normalised"
                 step = partial(advance, text)
-                groups.append(
-                    [probe(mdp, policy, name, seed, settings, step) for seed in range(seeds)]
-                )
+                try:
+                    groups.append(
+                        [probe(mdp, policy, name, seed, settings, step) for seed in range(seeds)]
+                    )
+                except NonFiniteError as problem:
+                    raise ValueError(f"{text}: {problem}") from None
     write_csv(groups, out / "probe.csv")
     draw([group[0] for group in groups], out / "probe.png")
     title = f"four rooms: {mdp.n_states} states, γ = {gamma:g}, {steps} steps, {seeds} seed(s)"
