@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from revbis import checks
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
 
@@ -208,7 +209,9 @@ def _example(source: Source) -> tuple[FiniteMDP, Array]:
 
 def _size(source: Source) -> int:
     """The size asked for, or the example's own; 0 for the toys, which have none."""
-    return _DEFAULT_SIZES.get(source.example or "", 0) if source.size is None else source.size
+    if source.size is None:
+        return _DEFAULT_SIZES.get(source.example or "", 0)
+    return checks.whole(source.size, "--size", 1)
 
 
 def _describe(source: Source, mdp: FiniteMDP) -> str:
