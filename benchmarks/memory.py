@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from revbis import runtime
+from revbis.system import runtime
 
 STEPS, FULL, LIMIT = 22_000, 2_000, 0.05
 
@@ -14,9 +14,9 @@ STEPS, FULL, LIMIT = 22_000, 2_000, 0.05
 def main() -> None:
     """Trains on small images with evaluations and checkpoints on the way; prints a line of JSON."""
     runtime.prepare(1)
-    from revbis.memory import resident_bytes
     from revbis.presets import preset_config
-    from revbis.runs import train
+    from revbis.system.memory import resident_bytes
+    from revbis.training.run import train
 
     seen: dict[int, int] = {}
 

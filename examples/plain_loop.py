@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from revbis import objectives, runtime
+from revbis import objectives
+from revbis.system import runtime
 
 GAMMA, LATENT, BATCH = 0.97, 32, 256
 

@@ -44,8 +44,8 @@ import hypothesis
 import numpy as np
 import pytest
 
-from revbis.envs.extras import install_line
 from revbis.envs.rendering import APT_LINE, CONDA_LINE, Renderer, RenderingError, choose_backend
+from revbis.system.extras import install_line
 
 # The same examples each time, from no database, and no judgement on how long they take.
 hypothesis.settings.register_profile(

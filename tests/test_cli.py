@@ -13,8 +13,8 @@ from tests.commands import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.files import whole_file
-from revbis.folders import SupersededError
+from revbis.system.files import whole_file
+from revbis.training.folder import SupersededError
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:

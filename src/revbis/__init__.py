@@ -1,7 +1,7 @@
 """Bisimulation metrics in reinforcement learning: exact, learned, and in the agent.
 
 `revbis.tabular` holds the exact metrics on finite MDPs, `revbis.objectives` the learned ones,
-`revbis.envs` the tasks.
+`revbis.envs` the tasks, `revbis.runtime` the settings that make PyTorch fast on a CPU.
 Submodules load on first use, so that `import revbis` costs nothing.
 """
 
@@ -9,10 +9,11 @@ from importlib import import_module
 from types import ModuleType
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "envs", "objectives", "tabular"]
+__all__ = ["__version__", "envs", "objectives", "runtime", "tabular"]
+_MODULES = {"runtime": "system.runtime"} | {name: name for name in ("envs", "objectives", "tabular")}
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("envs", "objectives", "tabular"):
-        return import_module(f"revbis.{name}")
+    if name in _MODULES:
+        return import_module(f"revbis.{_MODULES[name]}")
     raise AttributeError(f"module 'revbis' has no attribute {name!r}")

@@ -66,7 +66,7 @@ def _main(words: list[str]) -> None:
     except (ValueError, MemoryError, ModuleNotFoundError) as error:
         _fail(str(error) or type(error).__name__)
     except RuntimeError as error:
-        from revbis.folders import SupersededError
+        from revbis.training.folder import SupersededError
 
         if not isinstance(error, SupersededError):
             raise

@@ -111,7 +111,7 @@ def test_a_simulator_that_is_not_installed_is_told(
 def test_a_folder_of_the_same_name_is_not_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from revbis.envs.extras import is_installed
+    from revbis.system.extras import is_installed
 
     (tmp_path / "surely_not_installed").mkdir()  # as wandb makes in the working folder
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

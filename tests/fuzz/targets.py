@@ -22,14 +22,15 @@ import torch
 from tests.fuzz import junk
 from tests.training import tiny_config
 
-from revbis import checkpoint, cli, objectives, preflight, tabular
+from revbis import cli, objectives, tabular
 from revbis.analysis.report import write_report
 from revbis.analysis.scores import read_study
 from revbis.config import Config
 from revbis.replay import Replay
-from revbis.runs import open_run, train
 from revbis.sweep.driver import Place, Sweep
 from revbis.sweep.grid import parse_settings, read_grid
+from revbis.training import checkpoint, preflight
+from revbis.training.run import open_run, train
 
 Target = Callable[[random.Random, Path], bool]
 _WALK = {"task": "tests.training:Walk", "observation": "state", "quality": "full", "frames": 800}

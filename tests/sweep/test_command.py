@@ -85,7 +85,7 @@ def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
 
 
 def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("revbis.preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
     words = [*SMALL, "wandb=mine", "--out", str(tmp_path)]
     assert "pip install wandb" in fails(capsys, "sweep", *words, "--dry-run")
     assert "2 runs" in _plan(capsys, *words, "--on", "ray").out

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from tests.sweep.grids import small_grid
 
-from revbis.checkpoint import DamagedError
 from revbis.envs.rendering import RenderingError
-from revbis.preflight import UnfitMachineError
 from revbis.sweep import driver
 from revbis.sweep.attempt import Outcome, _is_final
 from revbis.sweep.driver import Ended, Sweep
 from revbis.sweep.place import Place, Standing
-from revbis.train import TrainingFailedError
+from revbis.training.checkpoint import DamagedError
+from revbis.training.preflight import UnfitMachineError
+from revbis.training.trainer import TrainingFailedError
 
 FAILED = Outcome("failed", "it broke")
 
@@ -284,7 +284,7 @@ def test_many_reasons_are_cut(tmp_path):
 
 def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
     configs, place = made
-    monkeypatch.setattr("revbis.preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
     with_wandb = [replace(config, wandb="mine") for config in configs]
     assert "pip install wandb" in _refused(with_wandb, place)
     Sweep(with_wandb, place).check(here=False)

@@ -22,12 +22,12 @@ from tests.sweep.grids import (
 )
 from tests.sweep.tasks import MARKER
 
-from revbis.runs import train
 from revbis.sweep import driver
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.driver import Sweep
 from revbis.sweep.local import LocalRunner
 from revbis.sweep.place import Place, lock_path
+from revbis.training.run import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
 

@@ -54,7 +54,7 @@ def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
 
 
 def test_disk_is_that_of_a_real_checkpoint(tmp_path):
-    from revbis.checkpoint import Checkpoints
+    from revbis.training.checkpoint import Checkpoints
 
     config = replace(CPU, replay_capacity=2000, frames=2000, action_repeat=4)
     replay = _filled(config, 6)

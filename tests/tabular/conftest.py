@@ -12,7 +12,7 @@ def free_memory(monkeypatch):
 
     def set_free(size):
         # `ensure_fits` looks the name up in its module, the solver among its own imports.
-        monkeypatch.setattr("revbis.memory.available_bytes", lambda: size)
+        monkeypatch.setattr("revbis.system.memory.available_bytes", lambda: size)
         monkeypatch.setattr("revbis.tabular.solver.available_bytes", lambda: size)
 
     return set_free

@@ -17,7 +17,7 @@ from revbis.analysis.files import (
     shortened,
 )
 from revbis.config import SAFE, Config
-from revbis.failures import given_up
+from revbis.training.failures import given_up
 
 Problem = Callable[[str], None]
 

@@ -21,13 +21,13 @@ def env(pixels: int = 84, rounds: int = 15) -> None:
         pixels: Side of the pictures.
         rounds: Rounds of ten frames each.
     """
-    from revbis.envs.extras import require_gymnasium
+    from revbis.system.extras import require_gymnasium
 
     _check_sizes(pixels=pixels, rounds=rounds)
     tasks = ("dmc:cheetah_run", "metaworld:hammer")
     for task in tasks:
         require_gymnasium(task)
-    from revbis.envs.speed import measure_rendering
+    from revbis.bench.rendering import measure_rendering
 
     for task in tasks:
         print(json.dumps(measure_rendering(task, pixels=pixels, rounds=rounds)), flush=True)
@@ -58,12 +58,12 @@ def update(
         repeats: Updates measured.
         threads: Threads to use; all that this process may use when not given.
     """
-    from revbis import runtime
+    from revbis.system import runtime
 
     _check_sizes(batch=batch, pixels=pixels, repeats=repeats, threads=threads)
     runtime.prepare(threads)
+    from revbis.bench.update import measure_update
     from revbis.presets import preset_config
-    from revbis.speed import measure_update
 
     config = preset_config(preset, "dmc:cheetah_run")
     settings = replace(config.agent, method=method, mode=mode)
@@ -97,12 +97,12 @@ def sharing(
         pixels: Side of the images.
         repeats: Updates measured.
     """
-    from revbis import runtime
+    from revbis.system import runtime
 
     _check_sizes(batch=batch, pixels=pixels, repeats=repeats)
     runtime.prepare(1)
+    from revbis.bench.update import measure_neighbours
     from revbis.presets import preset_config
-    from revbis.speed import measure_neighbours
 
     settings = replace(preset_config(preset, "dmc:cheetah_run").agent, method=method, mode="joint")
     kept = measure_neighbours(settings, batch=batch, pixels=pixels, repeats=repeats)
@@ -125,13 +125,13 @@ def train(
         frames: Frames to train for; a tenth of them act at random before updates begin.
         threads: Threads to use; all that this process may use when not given.
     """
-    from revbis import runtime
+    from revbis.system import runtime
 
     _check_sizes(frames=frames, threads=threads)
     runtime.prepare(threads)
     from revbis.presets import preset_config
-    from revbis.progress import Status
-    from revbis.runs import train as run
+    from revbis.training.progress import Status
+    from revbis.training.run import train as run
 
     seen: list[Status] = []
     with TemporaryDirectory() as folder:

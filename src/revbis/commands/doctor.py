@@ -20,7 +20,7 @@ def command() -> None:
     from rich.text import Text
 
     from revbis.commands.tables import line_width
-    from revbis.doctor import examine
+    from revbis.doctor.report import examine
 
     progress = Console(stderr=True)
     if progress.is_terminal:

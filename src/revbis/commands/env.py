@@ -33,8 +33,8 @@ def preview(
         video: Folder of videos or image sequences to show behind the task too.
         out: The PNG to write; preview-TASK.png when not given.
     """
-    from revbis.envs.extras import require_gymnasium
     from revbis.envs.tasks import check_name
+    from revbis.system.extras import require_gymnasium
 
     check_name(task)
     require_gymnasium(task)
@@ -64,7 +64,7 @@ def check(task: Annotated[str, tyro.conf.Positional]) -> None:
         task: package.module:factory, a function without arguments that returns a gymnasium.Env; or
             gym:ID.
     """
-    from revbis.envs.extras import require_gymnasium
+    from revbis.system.extras import require_gymnasium
 
     require_gymnasium(task)
     from revbis.envs.check import check_environment

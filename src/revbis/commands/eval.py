@@ -27,13 +27,14 @@ def command(
         video: An mp4 to write of the first episode, larger than what the agent sees.
         out: A JSON file for the episodes.
     """
-    from revbis import checks, runtime
+    from revbis import checks
+    from revbis.system import runtime
 
     runtime.prepare()
     checks.whole(episodes, "--episodes", 1)
     from revbis.envs import make_env
-    from revbis.evaluate import episode_seed, play
-    from revbis.runs import open_run
+    from revbis.training.evaluate import episode_seed, play
+    from revbis.training.run import open_run
 
     config, agent = open_run(run)
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
@@ -64,7 +65,7 @@ def command(
         out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
         print(f"written to {out}")
     if video is not None:
-        from revbis.video import record_episode
+        from revbis.inspect.video import record_episode
 
         record_episode(config, agent, seeds[0], video)
         print(f"written to {video}")

@@ -31,15 +31,16 @@ def command(
         seed: Seed of the episodes and of the choice of queries.
         out: The PNG to write; neighbours.png in the run's folder when not given.
     """
-    from revbis import checks, runtime
+    from revbis import checks
+    from revbis.system import runtime
 
     runtime.prepare()
     for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
-        checks.count(value, flag, 1, _MOST_PICTURES)
-    checks.count(episodes, "--episodes", 1, _MOST_EPISODES)
+        checks.whole(value, flag, 1, _MOST_PICTURES)
+    checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
     checks.whole(seed, "--seed", 0)
-    from revbis.neighbours import draw, find_neighbours
-    from revbis.runs import open_run
+    from revbis.inspect.neighbours import draw, find_neighbours
+    from revbis.training.run import open_run
 
     config, agent = open_run(run)
     found = find_neighbours(

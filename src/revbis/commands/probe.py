@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from revbis.commands.console import print_table, step_bar
 
 if TYPE_CHECKING:
-    from revbis.probe import Measurement
+    from revbis.yardsticks.probe import Measurement
 
 _LARGEST = 40
 _SPARE = ("neighbours", "(exact)", "self-distance", "stress", "compares", "ρ of φ, states")
@@ -42,13 +42,14 @@ def command(
         normalisation: Embeddings scaled to length 1, or not, or both in turn.
         out: Folder for the results.
     """
-    from revbis import checks, runtime
+    from revbis import checks
+    from revbis.system import runtime
 
     runtime.prepare(1)  # the networks are tiny: a second thread only waits
     from revbis.objectives import OBJECTIVES, NonFiniteError
-    from revbis.probe import ProbeSettings, probe
-    from revbis.probe_report import draw, summary, write_csv
     from revbis.tabular import examples
+    from revbis.yardsticks.probe import ProbeSettings, probe
+    from revbis.yardsticks.probe_report import draw, summary, write_csv
 
     names = methods or OBJECTIVES
     for name in names:

@@ -43,7 +43,7 @@ def command(
         videos: A video and nearest states of the best seed of each task and method; one run has
             them anyway, unless it is watched.
     """
-    from revbis import runtime
+    from revbis.system import runtime
 
     runtime.prepare()
     alone = len(runs) == 1 and (runs[0] / "config.json").exists()

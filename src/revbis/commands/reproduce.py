@@ -67,7 +67,7 @@ def command(
 
 def _table(study: Study, folder: Path, name: str) -> list[Path]:
     from revbis.analysis.tables import score_table
-    from revbis.files import write_whole
+    from revbis.system.files import write_whole
 
     table = score_table(study, kind="final", budget=None, reported=True)
     print(table.text())

@@ -219,7 +219,7 @@ def _workers(where: Where, memory: int) -> int:
     """
     import os
 
-    from revbis.memory import available_bytes, in_words
+    from revbis.system.memory import available_bytes, in_words
 
     free = available_bytes()
     fitting = free // memory
@@ -237,10 +237,10 @@ def _workers(where: Where, memory: int) -> int:
 def print_plan(grid: Grid, out: str, where: Where, *, measure: bool = False) -> None:
     """Prints the runs and what they will take; starts none."""
     from revbis.commands.console import in_time, print_table
-    from revbis.memory import in_words
     from revbis.sweep.board import common_folder
     from revbis.sweep.plan import times_left
     from revbis.sweep.projection import disk_bytes, memory_bytes
+    from revbis.system.memory import in_words
 
     configs, place, sweep = _open(grid, out, where)
     workers = _workers(where, _memory(sweep)) if where.on == "local" else None

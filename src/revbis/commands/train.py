@@ -15,7 +15,7 @@ from revbis.config import Config
 from revbis.presets import preset_config
 
 if TYPE_CHECKING:
-    from revbis.progress import Status
+    from revbis.training.progress import Status
 
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
 
@@ -55,10 +55,10 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
 
 
 def _train(config: Config, restart: bool) -> None:
-    from revbis import runtime
+    from revbis.system import runtime
 
     runtime.prepare()  # before anything imports torch
-    from revbis.runs import finished, train
+    from revbis.training.run import finished, train
 
     if finished(config) and not restart:
         print(
@@ -102,7 +102,7 @@ def describe(status: Status, budget: int) -> str:
 
 
 def _print_result(config: Config) -> None:
-    from revbis.runs import read_evaluations
+    from revbis.training.run import read_evaluations
 
     rows = [
         {

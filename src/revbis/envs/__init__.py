@@ -10,9 +10,9 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from revbis import checks
-from revbis.envs.extras import require_gymnasium
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
 from revbis.envs.tasks import check_name, check_task, missing, task_names
+from revbis.system.extras import require_gymnasium
 
 if TYPE_CHECKING:
     from revbis.envs.environment import TaskEnv

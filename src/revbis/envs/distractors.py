@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis import checks
-from revbis.envs.extras import require
+from revbis.system.extras import require
 
 Split = Literal["train", "eval"]
 Pixels = NDArray[np.uint8]

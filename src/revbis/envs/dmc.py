@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
-from revbis.envs.extras import require
 from revbis.envs.rendering import Pixels, Quality
 from revbis.envs.simulation import Outcome
+from revbis.system.extras import require
 
 _VISION, _FEATURES = "_vision", "_features"
 _MANIPULATION_CAMERA = "front_close"

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
-from revbis.envs.extras import require
 from revbis.envs.rendering import Pixels, Quality
 from revbis.envs.simulation import Outcome
+from revbis.system.extras import require
 
 _CAMERA = "corner2"
 _CAMERA_POSITION = (0.75, 0.075, 0.7)

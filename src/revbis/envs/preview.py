@@ -14,7 +14,7 @@ from revbis.envs import make_env
 from revbis.envs.environment import TaskEnv
 from revbis.envs.rendering import Pixels
 from revbis.envs.simulation import Outcome
-from revbis.files import whole_file
+from revbis.system.files import whole_file
 
 _COLUMNS = 8
 _ENDLESS = 1000  # simulator steps shown of a task without a time limit

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from revbis import checks
-from revbis.envs.extras import is_installed, missing_text
+from revbis.system.extras import is_installed, missing_text
 
 FORMS = "dmc:NAME, metaworld:NAME, gym:ID or package.module:factory"
 _NEEDS = {

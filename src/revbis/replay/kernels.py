@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.tabular.compiled import compiled
+from revbis.system.compiled import compiled
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks, memory
+from revbis import checks
+from revbis.system import memory
 
 Storage = Literal["ram", "disk"]
 STORAGES = ("ram", "disk")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
-from revbis import runtime
+from revbis.system import runtime
 
 End = Literal["finished", "stopped", "superseded", "failed", "refused"]
 _PARENT_DEATH = 1  # of Linux's prctl
@@ -58,8 +58,8 @@ def attempt(job: Job) -> Outcome:
     """Trains a run until it is finished, fails, is stopped, or another attempt takes it over."""
     runtime.prepare(job.config["threads"])
     from revbis.config import Config
-    from revbis.folders import MirroredFolder, RunFolder, SupersededError
-    from revbis.runs import finished, train
+    from revbis.training.folder import MirroredFolder, RunFolder, SupersededError
+    from revbis.training.run import finished, train
 
     config = Config.from_dict(job.config)
     if job.storage is None:
@@ -97,9 +97,9 @@ def _is_final(problem: Exception) -> bool:
 
     Files that cannot be read, and what a machine lacks, may be otherwise elsewhere or later.
     """
-    from revbis.checkpoint import DamagedError
     from revbis.envs.rendering import RenderingError
-    from revbis.preflight import UnfitMachineError
+    from revbis.training.checkpoint import DamagedError
+    from revbis.training.preflight import UnfitMachineError
 
     passing = (DamagedError, RenderingError, UnfitMachineError, UnicodeError, json.JSONDecodeError)
     return isinstance(problem, ValueError) and not isinstance(problem, passing)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from revbis import preflight
 from revbis.config import Config
-from revbis.failures import given_up
 from revbis.schema import Failure
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.place import Place, Standing
+from revbis.training import preflight
+from revbis.training.failures import given_up
 
 State = Literal["waiting", "running", "finished", "failed"]
 _STALL_SECONDS = 1800.0

@@ -142,7 +142,7 @@ def _tell(**parts: float | int | None) -> None:
 
 def main() -> None:
     """Measures the config given as JSON, part by part."""
-    from revbis import runtime
+    from revbis.system import runtime
 
     _limit_memory()
     config = Config.from_dict(json.loads(sys.argv[1]))
@@ -151,7 +151,7 @@ def main() -> None:
 
     from revbis.agents import DrQV2
     from revbis.envs import make_env
-    from revbis.runs import resolve_device
+    from revbis.training.run import resolve_device
 
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon

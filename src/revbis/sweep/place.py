@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from revbis import schema
 from revbis.config import Config
-from revbis.folders import is_url, open_storage
 from revbis.schema import Beat, Failure, Failures, Result
+from revbis.training.folder import is_url, open_storage
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.tabular.compiled import compiled
+from revbis.system.compiled import compiled
 from revbis.tabular.linear import Progress, Solution
 from revbis.tabular.wasserstein import TransportProblem, offers, row_blocks
 from revbis.tabular.wasserstein_kernels import hausdorff_couple

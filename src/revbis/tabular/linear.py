@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.tabular.compiled import compiled
+from revbis.system.compiled import compiled
 from revbis.tabular.operators import (
     Chain,
     independent_coupling,

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.files import whole_file
-from revbis.memory import ensure_fits
+from revbis.system.files import whole_file
+from revbis.system.memory import ensure_fits
 from revbis.tabular.npz import read_npz
 from revbis.tabular.toy_text import grid_of, make, read_table
 from revbis.tabular.validation import (

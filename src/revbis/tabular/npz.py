@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.memory import available_bytes
+from revbis.system.memory import available_bytes
 
 Header = tuple[tuple[int, ...], np.dtype[Any]]
 _UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.tabular.compiled import compiled
+from revbis.system.compiled import compiled
 from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]

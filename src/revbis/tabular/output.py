@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.files import whole_file
+from revbis.system.files import whole_file
 from revbis.tabular.pictures import draw
 from revbis.tabular.result import MetricResult
 from revbis.tabular.values import action_value, optimal_policy, policy_value

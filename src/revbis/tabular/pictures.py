@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from revbis.files import whole_file
+from revbis.system.files import whole_file
 from revbis.tabular.result import LINEAR, MetricResult
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.memory import ensure_fits
+from revbis.system.memory import ensure_fits
 from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]

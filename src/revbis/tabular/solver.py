@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.memory import available_bytes, ensure_fits
+from revbis.system.memory import available_bytes, ensure_fits
 from revbis.tabular import deterministic, linear, wasserstein
 from revbis.tabular.linear import LinearProblem, Progress, Solution
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy

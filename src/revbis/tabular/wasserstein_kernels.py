@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.tabular.compiled import compiled
+from revbis.system.compiled import compiled
 from revbis.tabular.transport import first_basis, marginals, transport_cost
 
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ from revbis.analysis.report.sections import Media
 from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
 from revbis.analysis.scores import Study
-from revbis.files import write_whole
+from revbis.system.files import write_whole
 
 _SCRIPTS = ("series.js", "marks.js", "charts.js", "drawings.js", "page.js")
 _REFRESH_SECONDS = 10

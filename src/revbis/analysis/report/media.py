@@ -51,7 +51,7 @@ class MediaMaker:
 
         def agent() -> tuple[Config, Any]:
             if not opened:
-                from revbis.runs import open_run
+                from revbis.training.run import open_run
 
                 opened.append(open_run(run.folder))
             return opened[0]
@@ -85,13 +85,13 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
 
 
 def _record(config: Config, agent: Any, path: Path) -> None:
-    from revbis.video import record_episode
+    from revbis.inspect.video import record_episode
 
     record_episode(config, agent, config.seed, path)
 
 
 def _draw(config: Config, agent: Any, path: Path) -> None:
-    from revbis.neighbours import draw, find_neighbours
+    from revbis.inspect.neighbours import draw, find_neighbours
 
     found = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
     draw(found, path, f"{config.task}, {config.method}")

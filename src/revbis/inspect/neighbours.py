@@ -1,0 +1,152 @@
+"""Which states are near each other under a learned metric: a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revbis.envs import make_env
+from revbis.objectives import simsr_distance
+from revbis.system.files import whole_file
+from revbis.training.evaluate import episode_seed
+
+if TYPE_CHECKING:
+    from revbis.agents import DrQV2
+    from revbis.config import Config
+
+_STREAM = 3  # of episode seeds
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Some states, and the nearest and the farthest others by the learned distance.
+
+    Attributes:
+        queries: Indices of the states asked for, [Q].
+        nearest: Indices of their nearest states of other moments, [Q, K].
+        distances: Their distances, [Q, K].
+        farthest: Index of the farthest state, [Q].
+        farthest_distances: Its distance, [Q].
+        frames: Newest frame of every state, [N, 3, pixels, pixels].
+        rewards: Reward that followed each state, [N].
+    """
+
+    queries: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    farthest: NDArray[np.int64]
+    farthest_distances: NDArray[np.float64]
+    frames: NDArray[np.uint8]
+    rewards: NDArray[np.float64]
+
+
+def find_neighbours(
+    config: Config, agent: DrQV2, *, episodes: int, queries: int, count: int, seed: int
+) -> Neighbours:
+    """Plays episodes, embeds what was seen, and looks for neighbours.
+
+    Half of the episodes are played with the mean action and half at random, so that good and bad
+    states are among them. States within ten agent steps of a query in its own episode are left out:
+    they are near in time, whatever the metric.
+
+    Args:
+        config: The run.
+        agent: Embeds, and acts in half of the episodes.
+        episodes: Episodes to play.
+        queries: States to ask for.
+        count: Neighbours of each.
+        seed: Of the episodes and of the choice of queries.
+
+    Raises:
+        ValueError: For a run on state vectors, of which there is nothing to see.
+    """
+    if config.observation != "pixels":
+        raise ValueError("the picture of neighbours needs a run from pixels")
+    seen = _collect(config, agent, episodes, seed)
+    z = _embed(agent, seen["observations"])
+    generator = np.random.default_rng(seed)
+    chosen = np.sort(generator.choice(len(z), size=min(queries, len(z)), replace=False))
+    distances = _distances(agent, z[chosen], z).numpy().astype(np.float64)
+    close = (seen["episode"][chosen, None] == seen["episode"]) & (
+        np.abs(seen["time"][chosen, None] - seen["time"]) <= 10
+    )
+    near = np.where(close, np.inf, distances)
+    nearest = np.argsort(near, axis=1)[:, :count]
+    farthest = np.argmax(np.where(close, -np.inf, distances), axis=1)
+    rows = np.arange(len(chosen))
+    return Neighbours(
+        queries=chosen,
+        nearest=nearest,
+        distances=near[rows[:, None], nearest],
+        farthest=farthest,
+        farthest_distances=distances[rows, farthest],
+        frames=seen["observations"][:, -3:],
+        rewards=seen["reward"],
+    )
+
+
+def draw(found: Neighbours, path: Path, title: str) -> None:
+    """Writes the picture: a row for each query, then its neighbours with distances."""
+    from matplotlib.figure import Figure
+
+    rows, count = found.nearest.shape
+    columns = count + 2
+    figure = Figure(figsize=(1.25 * columns, 1.5 * rows + 0.6), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for row in range(rows):
+        shown = [found.queries[row], *found.nearest[row], found.farthest[row]]
+        distances = [0.0, *found.distances[row], found.farthest_distances[row]]
+        for column, (state, distance) in enumerate(zip(shown, distances, strict=True)):
+            axis = axes[row, column]
+            axis.imshow(found.frames[state].transpose(1, 2, 0), interpolation="nearest")
+            axis.set(xticks=[], yticks=[])
+            reward = f"r {found.rewards[state]:.2f}"
+            axis.set_title(reward if column == 0 else f"{distance:.3g}  {reward}", fontsize=7)
+    for column, name in ((0, "query"), (1, "nearest →"), (columns - 1, "farthest")):
+        axes[-1, column].set_xlabel(name, fontsize=9)
+    figure.suptitle(title, fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=130)
+
+
+def _collect(config: Config, agent: DrQV2, episodes: int, seed: int) -> dict[str, NDArray[Any]]:
+    """Every observation of some episodes, where it was seen, and the reward that followed."""
+    env = make_env(**config.environment, seed=seed, distractor_split="eval")
+    kept: dict[str, list[Any]] = {"observations": [], "reward": [], "episode": [], "time": []}
+    for number in range(episodes):
+        begin = episode_seed(seed, _STREAM, number)
+        observation, _ = env.reset(seed=begin)
+        env.action_space.seed(begin)
+        over, time = False, 0
+        while not over:
+            kept["observations"].append(observation)
+            kept["episode"].append(number)
+            kept["time"].append(time)
+            by_agent = number % 2 == 0
+            action = (
+                agent.act(observation, 0, explore=False) if by_agent else env.action_space.sample()
+            )
+            observation, reward, terminated, truncated, _ = env.step(action)
+            kept["reward"].append(reward)
+            over, time = terminated or truncated, time + 1
+    env.close()
+    return {name: np.asarray(values) for name, values in kept.items()}
+
+
+def _embed(agent: DrQV2, observations: NDArray[np.uint8]) -> torch.Tensor:
+    blocks = torch.split(torch.from_numpy(observations), _BLOCK)
+    return torch.cat([agent.embed(block).cpu() for block in blocks])
+
+
+def _distances(agent: DrQV2, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """By the objective's distance; without an objective by the angle, as SimSR's."""
+    objective = agent.parts.objective
+    distance: torch.Tensor = simsr_distance(x, y) if objective is None else objective.distance(x, y)
+    return distance.detach()

@@ -1,0 +1,74 @@
+"""Videos of episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis.envs import make_env
+from revbis.envs.rendering import Pixels
+from revbis.system.extras import require
+from revbis.training.evaluate import Episode, play
+
+if TYPE_CHECKING:
+    from revbis.agents import DrQV2
+    from revbis.config import Config
+
+_SIDE = 256
+_FRAMES_PER_SECOND = 25
+
+
+def record_episode(
+    config: Config, agent: DrQV2, seed: int, path: Path, side: int = _SIDE
+) -> Episode:
+    """Plays an episode and writes a video of it, larger and in better quality than the agent sees.
+
+    A second environment of the same seed takes the same actions and is drawn for the video.
+
+    Args:
+        config: The run.
+        agent: Acts.
+        seed: Of the episode.
+        path: The mp4 to write.
+        side: Side of the video.
+    """
+    require("av", "video", "writing a video")
+    seen = make_env(**config.environment, seed=seed, distractor_split="eval")
+    shown = make_env(
+        **config.environment | {"pixels": side, "frame_stack": 1, "observation": "pixels"},
+        seed=seed,
+        distractor_split="eval",
+    )
+    try:
+        first, _ = shown.reset(seed=seed)
+        frames = [first]
+        # The agent's environment resets with the seed itself; both then take the same actions.
+        episode = play(agent, seen, seed, lambda action, info: frames.append(shown.step(action)[0]))
+    finally:
+        seen.close()
+        shown.close()
+    write_video([frame.transpose(1, 2, 0) for frame in frames], path)
+    return episode
+
+
+def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SECOND) -> None:
+    """Writes frames, [height, width, 3] with even sides, as an mp4 that browsers play.
+
+    Raises:
+        ModuleNotFoundError: If PyAV is not installed, with the line that installs it.
+        OSError: If the file cannot be written.
+    """
+    av: Any = require("av", "video", "writing a video")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w", format="mp4") as file:
+        stream = file.add_stream("libx264", rate=rate)
+        stream.pix_fmt = "yuv420p"
+        stream.height, stream.width = frames[0].shape[:2]
+        for frame in frames:
+            picture: NDArray[np.uint8] = np.ascontiguousarray(frame)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode())

@@ -1,0 +1,1 @@
+"""One run: the loop, its folder and files, records, checkpoints, evaluation and alarms."""

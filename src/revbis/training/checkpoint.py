@@ -1,0 +1,313 @@
+"""Checkpoints: atomic, checksummed, incremental for the replay buffer, free of executable code.
+
+A run's folder `checkpoints` holds a folder for each of the last few checkpoints,
+
+    frame-000000010000/agent.pt        networks, optimisers, generators (read with weights_only)
+    frame-000000010000/state.json      counters, replay's state, the running episode, records
+    frame-000000010000/manifest.json   size and checksum of every file the checkpoint needs
+
+and `replay`, with the records of the replay buffer in pieces that are written once and shared.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from revbis import schema
+from revbis.schema import CountOrZero, FileEntry, Manifest
+from revbis.system.files import digest, digest_of_bytes, sync_folder, write_whole
+
+if TYPE_CHECKING:
+    from revbis.replay import Replay
+
+_LOG = logging.getLogger("revbis")
+_FORMAT = "revbis checkpoint 1"
+_PIECE = 4096  # records in a file, so that saving never needs much memory
+_NAME = re.compile(r"frame-(\d{12})")
+_FIRST = f"frame-{0:012d}"
+_FILE = re.compile(r"agent\.pt|state\.json|replay/\d{12}-\d{12}\.npz")
+_TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader, beside a run that goes on
+
+
+class _Written(TypedDict):
+    written: CountOrZero
+
+
+class DamagedError(ValueError):
+    """A checkpoint that is truncated, altered or not ours."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An intact checkpoint.
+
+    Attributes:
+        folder: Where it lies.
+        agent: The agent's state.
+        state: The trainer's.
+        pieces: Files of the replay buffer's records, in order.
+        written: Records that the replay buffer had been given.
+    """
+
+    folder: Path
+    agent: dict[str, Any]
+    state: dict[str, Any]
+    pieces: list[Path]
+    written: int
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The replay buffer's records, piece by piece.
+
+        Raises:
+            DamagedError: For a piece that cannot be read.
+        """
+        for path in self.pieces:
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    piece = dict(file)
+            except Exception as problem:  # NumPy, zipfile and zlib: each has its own
+                raise DamagedError(f"{path} cannot be read: {_first_line(problem)}") from None
+            yield piece
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: The run's checkpoint folder.
+        keep: How many are kept.
+        guard: Called before anything is written; raises if this process no longer may.
+    """
+
+    def __init__(self, folder: Path, keep: int, guard: Callable[[], None] = lambda: None) -> None:
+        self.folder, self.keep, self._guard = folder, keep, guard
+        self._pieces: list[str] = []  # of the newest checkpoint
+        self._written = 0  # records in them
+
+    def save(
+        self, frames: int, agent: dict[str, Any], state: dict[str, Any], replay: Replay
+    ) -> Path:
+        """Writes a checkpoint, then deletes what no kept one needs.
+
+        Raises:
+            OSError: As when the disk is full; earlier checkpoints are untouched.
+        """
+        self._guard()
+        self._save_records(replay)
+        files = {
+            "agent.pt": _packed(agent),
+            "state.json": json.dumps({"format": _FORMAT, **state}).encode(),
+        }
+        final = self.folder / f"frame-{frames:012d}"
+        unfinished = self.folder / f".{final.name}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            for name, content in files.items():
+                write_whole(unfinished / name, content)
+            manifest = {name: _entry(unfinished / name) for name in files}
+            manifest |= {name: _entry(self.folder / name) for name in self._pieces}
+            content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
+            write_whole(unfinished / "manifest.json", content)
+            self._guard()  # once more: the pieces may have taken a while
+            shutil.rmtree(final, ignore_errors=True)
+            unfinished.rename(final)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        sync_folder(self.folder)
+        self._tidy()
+        return final
+
+    def resume(self) -> Checkpoint | None:
+        """The newest intact checkpoint, for the one process that will go on writing.
+
+        Damaged ones that are newer are reported and renamed, so that they do not count among those
+        kept. If none is intact, nothing is touched.
+
+        Raises:
+            DamagedError: If there are checkpoints, but none is intact.
+        """
+        damaged: list[Path] = []
+        problems: list[str] = []
+        for folder in reversed(_folders(self.folder)):
+            try:
+                checkpoint = _load(folder, self.folder)
+            except DamagedError as problem:
+                damaged.append(folder)
+                problems.append(str(problem))
+                continue
+            for each, text in zip(damaged, problems, strict=True):
+                _LOG.warning("%s; resuming from an earlier one", text)
+                each.rename(each.with_name(f"damaged-{each.name}"))
+            self._pieces = [str(path.relative_to(self.folder)) for path in checkpoint.pieces]
+            self._written = checkpoint.written
+            return checkpoint
+        if damaged:
+            raise DamagedError(
+                f"no checkpoint in {self.folder} is intact ({problems[0]}). Nothing was changed: "
+                "revbis eval may still work; to discard the run and train it from frame 0, pass "
+                "--restart"
+            )
+        return None
+
+    @property
+    def newest_frame(self) -> int | None:
+        """The frame of the newest checkpoint, if there is one."""
+        folders = _folders(self.folder)
+        return int(folders[-1].name.removeprefix("frame-")) if folders else None
+
+    def _save_records(self, replay: Replay) -> None:
+        """Writes the records that are new since the last checkpoint."""
+        for start in range(self._written, replay.written, _PIECE):
+            stop = min(start + _PIECE, replay.written)
+            if stop <= replay.oldest:
+                continue
+            name = f"replay/{start:012d}-{stop:012d}.npz"
+            buffer = io.BytesIO()
+            np.savez(buffer, allow_pickle=False, **replay.export(start, stop))
+            write_whole(self.folder / name, buffer.getvalue())
+            self._pieces.append(name)
+        self._written = replay.written
+        self._pieces = [name for name in self._pieces if _stop_of(name) > replay.oldest]
+
+    def _tidy(self) -> None:
+        """Deletes old checkpoints, and pieces that no kept one lists."""
+        kept = _folders(self.folder)
+        if len(kept) > 1 and kept[0].name == _FIRST:  # worth nothing beside a later one
+            shutil.rmtree(kept.pop(0), ignore_errors=True)
+        for folder in kept[: -self.keep]:
+            shutil.rmtree(folder, ignore_errors=True)
+        needed = set(self._pieces)
+        for folder in kept[-self.keep :]:
+            needed |= set(_manifest(folder))
+        for path in (self.folder / "replay").glob("*.npz"):
+            if str(path.relative_to(self.folder)) not in needed:
+                path.unlink(missing_ok=True)
+
+
+def read_agent(root: Path) -> dict[str, Any] | None:
+    """The agent's state at the newest checkpoint whose agent.pt is intact; None without any.
+
+    For readers: nothing is written or renamed, and the run may go on meanwhile. A checkpoint that
+    is deleted or replaced while it is read is looked for again.
+
+    Args:
+        root: The run's checkpoint folder.
+
+    Raises:
+        DamagedError: If there are checkpoints, but no agent.pt is intact.
+    """
+    problem = None
+    for _ in range(_TRIES):
+        for folder in reversed(_folders(root)):
+            try:
+                return _agent(folder, _manifest(folder))
+            except DamagedError as damage:
+                problem = problem or damage
+        if problem is None:
+            return None
+        time.sleep(_PAUSE_SECONDS)
+    assert problem is not None
+    raise problem
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return sorted(path for path in root.iterdir() if _NAME.fullmatch(path.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _load(folder: Path, root: Path) -> Checkpoint:
+    """Reads a checkpoint after checking every file it needs."""
+    manifest = _manifest(folder)
+    pieces = [root / name for name in manifest if name.startswith("replay/")]
+    for path in pieces:
+        entry = manifest[f"replay/{path.name}"]
+        if not path.is_file() or path.stat().st_size != entry["bytes"]:
+            raise DamagedError(f"checkpoint {folder} is damaged: {path} is missing or truncated")
+        if digest(path) != entry["digest"]:
+            raise DamagedError(f"checkpoint {folder} is damaged: {path} has changed")
+    content = _content(folder, "state.json", manifest)
+    try:
+        state: dict[str, Any] = schema.parse_json(content, dict[str, Any], "state.json")
+        replay: _Written = schema.convert(state.get("replay"), _Written, "state.json's replay")
+    except ValueError as problem:
+        raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
+    return Checkpoint(folder, _agent(folder, manifest), state, pieces, replay["written"])
+
+
+def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
+    import torch
+
+    content = _content(folder, "agent.pt", manifest)
+    try:
+        agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as problem:  # whatever the reader raises, the file is not what we wrote
+        raise DamagedError(
+            f"checkpoint {folder} cannot be read: agent.pt: {_first_line(problem)}"
+        ) from None
+    if not isinstance(agent, dict):
+        raise DamagedError(f"checkpoint {folder} cannot be read: agent.pt holds no agent")
+    return agent
+
+
+def _content(folder: Path, name: str, manifest: dict[str, FileEntry]) -> bytes:
+    """A file of a checkpoint, if it is what was written."""
+    try:
+        content = (folder / name).read_bytes()
+        entry = manifest[name]
+    except (OSError, KeyError):
+        raise DamagedError(f"checkpoint {folder} is damaged: {name} is missing") from None
+    if len(content) != entry["bytes"]:
+        raise DamagedError(f"checkpoint {folder} is damaged: {name} is missing or truncated")
+    if digest_of_bytes(content) != entry["digest"]:
+        raise DamagedError(f"checkpoint {folder} is damaged: {name} has changed")
+    return content
+
+
+def _manifest(folder: Path) -> dict[str, FileEntry]:
+    """The files that a checkpoint lists; their names are ours, so that none leads elsewhere."""
+    try:
+        text = (folder / "manifest.json").read_bytes()
+        manifest: Manifest = schema.parse_json(text, Manifest, "manifest.json")
+    except (OSError, ValueError) as problem:
+        raise DamagedError(f"checkpoint {folder} is damaged: no manifest ({problem})") from None
+    if manifest["format"] != _FORMAT:
+        raise DamagedError(f"{folder} is not a checkpoint of this version of revbis")
+    foreign = [name for name in manifest["files"] if not _FILE.fullmatch(name)]
+    if foreign:
+        raise DamagedError(f"checkpoint {folder} is damaged: its manifest lists {foreign[0]!r:.80}")
+    return manifest["files"]
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "digest": digest(path)}
+
+
+def _packed(agent: dict[str, Any]) -> bytes:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(agent, buffer)
+    return buffer.getvalue()
+
+
+def _first_line(problem: Exception) -> str:
+    lines = str(problem).strip().splitlines()
+    return lines[0] if lines else type(problem).__name__
+
+
+def _stop_of(name: str) -> int:
+    return int(Path(name).stem.split("-")[1])

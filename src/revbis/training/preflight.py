@@ -1,0 +1,150 @@
+"""Refuses a run that cannot be made, before anything is started; imports torch for GPUs alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from revbis.config import Change, Config, changes
+from revbis.envs.distractors import Distractor
+from revbis.envs.tasks import check_name, check_task
+from revbis.system.extras import is_installed
+
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
+_LEAST_PIXELS = 8
+_KERNEL = 3  # side of a convolution's window
+
+
+class UnfitMachineError(ValueError):
+    """This machine cannot make the run; another one may."""
+
+
+def check(config: Config, *, here: bool = True) -> None:
+    """Refuses a run that cannot be made, or that would learn nothing.
+
+    Args:
+        config: The run.
+        here: Whether this machine makes the run. If so, its device and packages are checked too.
+
+    Raises:
+        ValueError: With what was wanted, what came and what to do.
+        UnfitMachineError: The same, if only this machine is in the way.
+    """
+    _check_budget(config.frames, config.explore_steps, config.action_repeat)
+    if not _DEVICE.fullmatch(config.device):
+        raise ValueError(
+            f"device must be auto, cpu, mps, cuda or cuda:N, got {config.device!r}; try auto"
+        )
+    if config.mixed_precision and config.device == "cpu":
+        raise ValueError("mixed_precision needs a GPU, but device is cpu; turn one of them off")
+    check_name(config.task)
+    stack = _check_observation(config)
+    least = stack + config.n_step + 1
+    if config.replay_capacity < least:
+        raise ValueError(
+            f"replay_capacity must be at least frame_stack + n_step + 1 = {least} to hold a "
+            f"transition, got {config.replay_capacity}; use a larger one"
+        )
+    if config.distractor is not None and (here or not config.distractor.startswith("video:")):
+        _check_distractor(config.distractor, config.pixels)
+    if here:
+        _check_machine(config)
+
+
+def check_unchanged(before: Config, now: Config, folder: Path | str) -> list[Change]:
+    """Refuses settings with which the run in a folder cannot go on; returns the other changes.
+
+    Args:
+        before: What the run was begun with.
+        now: What is asked for.
+        folder: Where the run is, for the message.
+
+    Raises:
+        ValueError: With every setting that differs.
+    """
+    differing = changes(before, now)
+    unsafe = [str(change) for change in differing if not change.safe]
+    if unsafe:
+        raise ValueError(
+            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
+            "ones to resume it, another --out for a new run, or --restart to discard it"
+        )
+    return differing
+
+
+def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
+    random = explore_steps * action_repeat
+    if random >= frames:
+        raise ValueError(
+            f"nothing would be learned: explore_steps {explore_steps:,} x action_repeat "
+            f"{action_repeat} = {random:,} frames of random actions come first, and frames is "
+            f"{frames:,}; use more frames or fewer explore_steps"
+        )
+
+
+def _check_observation(config: Config) -> int:
+    """Refuses sizes that do not fit; returns the frames in an observation."""
+    if config.observation == "state":
+        if config.distractor is not None:
+            raise ValueError("a distractor is seen in pixels only; leave it out with state")
+        return 1
+    if config.pixels < _LEAST_PIXELS:
+        raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
+    if config.shift >= config.pixels:
+        raise ValueError(f"shift must be less than pixels, {config.pixels}, got {config.shift}")
+    if not config.task.startswith(("dmc:", "metaworld:")):
+        if config.distractor is not None:
+            raise ValueError(f"{config.task} draws its own pictures: leave distractor out")
+        if config.quality != "full":
+            raise ValueError(f"{config.task} draws its own pictures: quality must be full")
+    _check_strides(config.pixels, config.strides)
+    return config.frame_stack
+
+
+def _check_strides(pixels: int, strides: Sequence[int]) -> None:
+    side = pixels
+    for stride in strides:
+        side = (side - _KERNEL) // stride + 1
+        if side < 1:
+            raise ValueError(
+                f"images of {pixels}x{pixels} are too small for four convolutions with strides "
+                f"{tuple(strides)}: use more pixels or smaller strides"
+            )
+
+
+def _check_distractor(spec: str, pixels: int) -> None:
+    try:
+        Distractor(spec, pixels)
+    except ModuleNotFoundError as absent:
+        raise UnfitMachineError(str(absent)) from None
+
+
+def _check_machine(config: Config) -> None:
+    try:
+        check_task(config.task)
+    except ModuleNotFoundError as absent:
+        raise UnfitMachineError(str(absent)) from None
+    if config.wandb and not is_installed("wandb"):
+        raise UnfitMachineError("wandb is set, but not installed; type: pip install wandb")
+    if config.device not in ("auto", "cpu"):
+        problem = _device_problem(config.device)
+        if problem:
+            raise UnfitMachineError(
+                f"device {config.device} cannot be used: {problem}; use auto or cpu"
+            )
+
+
+@cache
+def _device_problem(name: str) -> str:
+    """Why a GPU cannot be used; empty if it can."""
+    import torch
+
+    kind, _, number = name.partition(":")
+    if kind == "mps":
+        return "" if torch.backends.mps.is_available() else "there is no Apple GPU"
+    if not torch.cuda.is_available():
+        return "PyTorch finds no CUDA GPU"
+    count = torch.cuda.device_count()
+    return "" if int(number or 0) < count else f"there are only {count} GPUs, counted from 0"

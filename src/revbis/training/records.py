@@ -1,0 +1,177 @@
+"""What a run writes down: train.jsonl, eval.jsonl, alarms.jsonl, TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from revbis.system.files import write_whole
+
+_LOG = logging.getLogger("revbis")
+Record = dict[str, Any]
+RECORDS = ("train.jsonl", "eval.jsonl", "alarms.jsonl")  # of a run, in its folder
+
+
+class Records:
+    """The records of one run.
+
+    Evaluations and alarms are few: they are part of every checkpoint, and their files are always
+    written whole. Training lines are many: they are appended, and a resumed run first cuts off
+    those that came after its checkpoint.
+
+    Args:
+        folder: The run's folder.
+        tensorboard: Write TensorBoard files, where it is installed.
+        wandb: Project at Weights & Biases, if any.
+        run: What the run is, for Weights & Biases.
+        guard: Called before anything is written; raises if this process no longer may.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tensorboard: bool,
+        wandb: str | None,
+        run: dict[str, Any],
+        guard: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder, self._guard = folder, guard
+        self.evaluations: list[Record] = []
+        self.alarms: list[Record] = []
+        self._train = folder / "train.jsonl"
+        self._sinks: list[Any] = []
+        if tensorboard:
+            self._sinks += _tensorboard(folder / "tensorboard")
+        if wandb:
+            self._sinks += _wandb(wandb, folder, run)
+
+    def train(self, record: Record) -> None:
+        """Appends a line to train.jsonl."""
+        self._guard()
+        with open(self._train, "a") as file:
+            file.write(_line(record))
+        self._send("train", record)
+
+    def evaluation(self, record: Record) -> None:
+        """Adds a line to eval.jsonl."""
+        self.evaluations.append(record)
+        self._write("eval.jsonl", self.evaluations)
+        self._send("eval", record)
+
+    def alarm(self, record: Record) -> None:
+        """Adds a line to alarms.jsonl."""
+        self.alarms.append(record)
+        self._write("alarms.jsonl", self.alarms)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        size = self._train.stat().st_size if self._train.exists() else 0
+        return {"evaluations": self.evaluations, "alarms": self.alarms, "train_bytes": size}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to the records of a checkpoint."""
+        self.evaluations, self.alarms = list(state["evaluations"]), list(state["alarms"])
+        self._write("eval.jsonl", self.evaluations)
+        if self.alarms or (self.folder / "alarms.jsonl").exists():
+            self._write("alarms.jsonl", self.alarms)
+        if self._train.exists():
+            with open(self._train, "r+b") as file:
+                file.truncate(min(state["train_bytes"], self._train.stat().st_size))
+
+    def close(self) -> None:
+        """Ends what was opened."""
+        for sink in self._sinks:
+            sink.close()
+
+    def _write(self, name: str, records: list[Record]) -> None:
+        self._guard()
+        write_whole(self.folder / name, "".join(map(_line, records)).encode())
+
+    def _send(self, kind: str, record: Record) -> None:
+        numbers = {
+            f"{kind}/{name}": float(value)
+            for name, value in record.items()
+            if isinstance(value, (int, float)) and name != "frames"
+        }
+        for sink in self._sinks:
+            sink.write(numbers, record["frames"])
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path, writer: Any) -> None:
+        self._writer = writer(str(folder))
+
+    def write(self, numbers: dict[str, float], frames: int) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, frames)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Wandb:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def write(self, numbers: dict[str, float], frames: int) -> None:
+        self._run.log({**numbers, "frames": frames})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _tensorboard(folder: Path) -> list[_TensorBoard]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return []
+    return [_TensorBoard(folder, SummaryWriter)]
+
+
+def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
+    """A run at Weights & Biases; without a network it is kept on disk, and training goes on."""
+    try:
+        import wandb
+    except ImportError:
+        raise ValueError("--wandb needs wandb; type: pip install wandb") from None
+    identity = "-".join(folder.parts[-4:])
+    try:
+        opened = wandb.init(
+            project=project, config=run, dir=str(folder), name=identity, id=identity, resume="allow"
+        )
+    except Exception as problem:  # a service outside must never stop a run
+        _LOG.warning("Weights & Biases did not start (%s); training goes on without it", problem)
+        return []
+    return [_Wandb(opened)]
+
+
+def read_records(path: Path) -> list[Record]:
+    """The lines of a record file; a last line that was cut off is passed over."""
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
+
+
+def _line(record: Record) -> str:
+    finite = {name: _finite(value) for name, value in record.items()}
+    return json.dumps(finite, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN and no infinity."""
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

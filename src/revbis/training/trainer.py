@@ -1,0 +1,371 @@
+"""The training loop: composition root, counters, evaluation, checkpoints, exact resume."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+import numpy as np
+import torch
+
+from revbis import schema
+from revbis.agents import DrQV2
+from revbis.config import Config
+from revbis.envs import make_env
+from revbis.objectives import NonFiniteError
+from revbis.replay import Replay
+from revbis.system.files import write_whole
+from revbis.system.memory import resident_bytes
+from revbis.training import alarms
+from revbis.training.alarms import Alarm
+from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
+from revbis.training.clock import Clock
+from revbis.training.evaluate import episode_seed, evaluate
+from revbis.training.progress import (
+    Averages,
+    Progress,
+    RunningEpisode,
+    SavedEpisode,
+    State,
+    Status,
+    digest_of,
+    saved_episode,
+)
+from revbis.training.records import Records
+
+_TRAIN, _EVAL = 0, 1  # streams of episode seeds
+
+
+class TrainingFailedError(ValueError):
+    """The run cannot go on; the message says why and what to try."""
+
+
+class Trainer:
+    """One run: environment, replay, agent and records, and the loop over them.
+
+    Args:
+        config: The run.
+        records: Where it is written down.
+        checkpoints: Where its state goes.
+        device: Where the networks are.
+    """
+
+    def __init__(
+        self, config: Config, records: Records, checkpoints: Checkpoints, device: str
+    ) -> None:
+        self.config, self.records, self.checkpoints = config, records, checkpoints
+        self.env = make_env(**config.environment, seed=config.seed)
+        self.eval_env = make_env(**config.environment, seed=config.seed, distractor_split="eval")
+        shape = self.env.observation_space.shape
+        size = int(self.env.action_space.shape[0])
+        pixels = config.observation == "pixels"
+        self.replay = Replay(
+            config.replay_capacity,
+            (3, *shape[1:]) if pixels else shape,
+            size,
+            stack=config.frame_stack if pixels else 1,
+            n_step=config.n_step,
+            discount=config.discount,
+            shift=config.shift,
+            seed=episode_seed(config.seed, 2),
+            storage=config.replay_storage,
+            directory=config.directory,
+            one_step=config.transition == "one_step",
+        )
+        self.agent = DrQV2(shape, size, config.agent, seed=config.seed, device=device)
+        self.progress, self.clock = Progress(), Clock()
+        self._episode: RunningEpisode | None = None
+        self._last_return: float | None = None
+        self._averages = Averages()
+        self._raised: set[str] = set()
+        self._began = (time.perf_counter(), 0)
+        self._frames_in_episode = 0
+
+    def run(
+        self,
+        stop: Callable[[], bool],
+        report: Callable[[Status], None],
+        saved: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Trains until the budget is spent or a stop is asked for.
+
+        Args:
+            stop: Asked after every agent step; then the run is saved and left.
+            report: Called after every agent step.
+            saved: Called after every checkpoint.
+
+        Returns:
+            Whether the run is finished.
+
+        Raises:
+            TrainingFailedError: For a loss that is not finite, after a diagnosis was saved.
+        """
+        config, progress = self.config, self.progress
+        saved_at = progress.frames
+        while progress.frames < config.frames:
+            if self._evaluation_is_due():
+                self._evaluate()
+            self._step()
+            if self._update_is_due():
+                self._update()
+            if progress.agent_steps % max(config.log_every // config.action_repeat, 1) == 0:
+                self._log()
+            if progress.frames >= saved_at + config.checkpoint_every:
+                self.save()
+                saved()
+                saved_at = progress.frames
+            report(self.status())
+            if stop():
+                self.save()
+                saved()
+                return False
+        if not self.records.evaluations or (
+            self.records.evaluations[-1]["frames"] < progress.frames
+        ):
+            self._evaluate()
+        self.save()
+        return True
+
+    def status(self) -> Status:
+        """How the run stands."""
+        evaluations = self.records.evaluations
+        began, frames = self._began
+        passed = time.perf_counter() - began
+        return Status(
+            progress=self.progress,
+            last_return=self._last_return,
+            last_evaluation=evaluations[-1]["mean_return"] if evaluations else None,
+            c=self.agent.coefficient,
+            seconds=self.clock.split(),
+            frames_per_second=(self.progress.frames - frames) / passed,
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint of everything that decides how the run goes on."""
+        episode = self._episode
+        with self.clock.phase("saving"):
+            state = {
+                "progress": vars(self.progress),
+                "seconds": self.clock.split(),
+                "replay": self.replay.state(),
+                "records": self.records.state(),
+                "raised": sorted(self._raised),
+                "last_return": self._last_return,
+                "episode": None if episode is None else saved_episode(episode),
+            }
+            try:
+                self.checkpoints.save(
+                    self.progress.frames, self.agent.state_dict(), state, self.replay
+                )
+            except OSError as problem:
+                newest = self.checkpoints.newest_frame
+                intact = "" if newest is None else f", the one at frame {newest:,} is intact"
+                raise OSError(
+                    problem.errno,
+                    f"{problem.strerror}; the checkpoint at frame {self.progress.frames:,} was not "
+                    f"written{intact}: make room and repeat the command",
+                    problem.filename or str(self.checkpoints.folder),
+                ) from None
+
+    def restore(self, checkpoint: Checkpoint) -> str | None:
+        """Goes on from a checkpoint.
+
+        The running episode is played again: the same seed and actions, without learning. A task
+        that does not come to the same observation cannot be resumed within an episode; the episode
+        is then cut, as by a time limit.
+
+        Returns:
+            A warning, if the episode had to be cut.
+        """
+        state = self._load(checkpoint)
+        self.records.restore(checkpoint.state["records"])  # checked, and with all their keys
+        self.progress = state["progress"]
+        self.clock = Clock(state["seconds"])
+        self._raised, self._last_return = set(state["raised"]), state["last_return"]
+        self._began = (time.perf_counter(), self.progress.frames)
+        saved = state["episode"]
+        if saved is None:
+            return None
+        self._episode = self._replayed(saved)
+        if digest_of(self._episode.observation) == saved["observation"]:
+            return None
+        self._episode = None
+        self.replay.cut()
+        return "the task did not come to the same observation again: its episode was cut here"
+
+    def _load(self, checkpoint: Checkpoint) -> State:
+        """Gives agent and replay their state; returns the rest, checked.
+
+        Raises:
+            DamagedError: If anything in it does not fit this run.
+        """
+        try:
+            state: State = schema.convert(checkpoint.state, State, "state.json")
+            self._check_actions(state["episode"])
+            self.agent.load_state_dict(checkpoint.agent)
+            self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
+        except DamagedError:
+            raise
+        except Exception as problem:  # a forged state can fail in any way; ours cannot
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise DamagedError(
+                f"checkpoint {checkpoint.folder} does not fit this run: {first:.300}"
+            ) from None
+        return state
+
+    def _check_actions(self, episode: SavedEpisode | None) -> None:
+        size = self.env.action_space.shape[0]
+        if episode is not None and any(len(action) != size for action in episode["actions"]):
+            raise ValueError(f"its episode has actions of other than {size} numbers")
+
+    def _begin_episode(self) -> RunningEpisode:
+        seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
+        observation, info = self.env.reset(seed=seed)
+        self.replay.begin(info.get("frame", observation))
+        return RunningEpisode(seed, observation=observation)
+
+    def _step(self) -> None:
+        """One agent step, from the choice of an action to its storage."""
+        progress, clock = self.progress, self.clock
+        drawing = self.env.render_seconds
+        with clock.phase("environment"):
+            episode = self._episode = self._episode or self._begin_episode()
+        with clock.phase("acting"):
+            action = self.agent.act(episode.observation, progress.agent_steps, explore=True)
+        with clock.phase("environment"):
+            before = 0 if not episode.actions else self._frames_in_episode
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            last = terminated or truncated
+            frame = info.get("frame", observation)
+            self.replay.add(action, reward, info["discount"], frame, last=last)
+        clock.move(self.env.render_seconds - drawing, "environment", "rendering")
+        episode.actions.append(action)
+        episode.total += reward
+        episode.observation = observation
+        self._frames_in_episode = info["frames"]
+        progress.frames += info["frames"] - before
+        progress.agent_steps += 1
+        progress.largest_reward = max(progress.largest_reward, abs(reward))
+        if last:
+            progress.episodes += 1
+            self._last_return, self._episode = episode.total, None
+
+    def _update_is_due(self) -> bool:
+        steps = self.progress.agent_steps
+        return (
+            steps > self.config.explore_steps
+            and steps % self.config.update_every == 0
+            and len(self.replay) > 0
+        )
+
+    def _evaluation_is_due(self) -> bool:
+        """At the start, and at the first step at or beyond each multiple of `eval_every`."""
+        made, every = self.records.evaluations, self.config.eval_every
+        return not made or self.progress.frames // every > made[-1]["frames"] // every
+
+    def _update(self) -> None:
+        progress = self.progress
+        with self.clock.phase("sampling"):
+            batch = self.replay.sample(self.config.batch_size)
+        with self.clock.phase("update"):
+            try:
+                metrics = self.agent.update(
+                    batch, progress.agent_steps, with_metrics=self._averages.empty
+                )
+            except NonFiniteError as problem:
+                self._fail(Alarm("non_finite", str(problem)), {})
+        progress.updates += 1
+        self._averages.add(metrics)
+
+    def _evaluate(self) -> None:
+        """Plays evaluation episodes and writes them down."""
+        config, progress = self.config, self.progress
+        seeds = [
+            episode_seed(config.seed, _EVAL, progress.evaluations, i)
+            for i in range(config.eval_episodes)
+        ]
+        with self.clock.phase("evaluation"):
+            episodes = evaluate(self.agent, self.eval_env, seeds)
+        returns = [episode.total for episode in episodes]
+        self.records.evaluation(
+            {
+                "frames": progress.frames,
+                "agent_steps": progress.agent_steps,
+                "updates": progress.updates,
+                "seconds": round(self.clock.total, 3),
+                "mean_return": float(np.mean(returns)),
+                "returns": returns,
+                "success_any": [episode.success_any for episode in episodes],
+                "success_last": [episode.success_last for episode in episodes],
+                "c": self.agent.coefficient,
+            }
+        )
+        progress.evaluations += 1
+        made = self.records.evaluations
+        self._raise(
+            alarms.stalled(
+                [record["frames"] for record in made],
+                [record["mean_return"] for record in made],
+                config.frames,
+            )
+        )
+
+    def _log(self) -> None:
+        """A line of train.jsonl, and a look at whether all is well."""
+        metrics = self._averages.take()
+        failure = alarms.non_finite(metrics)
+        if failure is not None:
+            self._fail(failure, metrics)
+        largest, discount = self.progress.largest_reward, self.config.discount
+        self._raise(alarms.exploding_critic(metrics, largest, discount))
+        self._raise(alarms.collapsed_embedding(metrics))
+        seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
+        self.records.train(
+            {
+                "frames": self.progress.frames,
+                "agent_steps": self.progress.agent_steps,
+                "updates": self.progress.updates,
+                "episodes": self.progress.episodes,
+                "seconds": round(self.clock.total, 3),
+                "episode_return": self._last_return,
+                "c": self.agent.coefficient,
+                "replay_size": len(self.replay),
+                "resident_bytes": resident_bytes(),
+                **metrics,
+                **seconds,
+            }
+        )
+
+    def _raise(self, alarm: Alarm | None) -> None:
+        """Writes an alarm down, once a run for each kind."""
+        if alarm is not None and alarm.name not in self._raised:
+            self._raised.add(alarm.name)
+            self.records.alarm({"frames": self.progress.frames, **vars(alarm)})
+            logging.getLogger("revbis").warning("%s", alarm.text)
+
+    def _fail(self, alarm: Alarm, metrics: dict[str, float]) -> NoReturn:
+        """Saves what may explain the failure, and gives up."""
+        self._raise(alarm)
+        folder = self.records.folder / "diagnosis"
+        buffer = io.BytesIO()
+        torch.save(self.agent.state_dict(), buffer)
+        write_whole(folder / "agent.pt", buffer.getvalue())
+        facts = {"alarm": vars(alarm), "progress": vars(self.progress), "metrics": metrics}
+        write_whole(folder / "facts.json", json.dumps(facts, indent=2).encode())
+        raise TrainingFailedError(
+            f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
+            f"{folder}; the last checkpoint is untouched"
+        )
+
+    def _replayed(self, saved: SavedEpisode) -> RunningEpisode:
+        observation, _ = self.env.reset(seed=saved["seed"])
+        episode = RunningEpisode(saved["seed"], total=saved["total"], observation=observation)
+        for action in np.asarray(saved["actions"], dtype=np.float32):
+            episode.observation, _, _, _, info = self.env.step(action)
+            episode.actions.append(action)
+            self._frames_in_episode = info["frames"]
+        return episode

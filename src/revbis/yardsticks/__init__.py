@@ -1,0 +1,1 @@
+"""How good a learned metric is: learned against exact."""

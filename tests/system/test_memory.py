@@ -1,0 +1,119 @@
+import logging
+
+import pytest
+
+from revbis.system import memory
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (1234567, "1.23 MB"),
+        (8e9, "8 GB"),
+        (2.5e12, "2.5 TB"),
+        (4e15, "4e+03 TB"),
+    ],
+)
+def test_in_words(size, words):
+    assert memory.in_words(size) == words
+
+
+def test_what_does_not_fit_is_refused_with_sizes_and_remedy(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
+    with pytest.raises(MemoryError, match=r"the thing takes 3 MB, but only 2 MB is free; use less"):
+        memory.ensure_fits(3_000_000, "the thing", "use less")
+
+
+def test_what_fits_barely_is_allowed_in_silence(monkeypatch, caplog):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    memory.ensure_fits(1000, "the thing", "use less")
+    assert caplog.records == []
+
+
+def test_what_is_large_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8_000_000_000)
+    with caplog.at_level(logging.WARNING, "revbis"):
+        memory.ensure_fits(1_000_000_000, "the thing", "use less")
+    assert caplog.messages == ["the thing takes 1 GB of memory (8 GB is free)"]
+
+
+@pytest.fixture
+def cgroup(monkeypatch, tmp_path):
+    """Pretends a machine with 5000 bytes free and a control group with the given files."""
+
+    def write(limit, used):
+        (tmp_path / "memory.max").write_text(limit)
+        (tmp_path / "memory.current").write_text(used)
+        monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path])
+        monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "free"),
+    [
+        ("3000\n", "1000\n", 2000),
+        ("90000\n", "1000\n", 5000),
+        ("1000\n", "3000\n", 0),
+        ("max\n", "1000\n", 5000),
+        ("3000\n", "rubbish\n", 5000),
+    ],
+)
+def test_control_group_limit_is_honoured(cgroup, limit, used, free):
+    cgroup(limit, used)
+    assert memory.available_bytes() == free
+
+
+def test_page_cache_of_the_control_group_counts_as_free(cgroup, tmp_path):
+    cgroup("3000\n", "2500\n")
+    (tmp_path / "memory.stat").write_text("anon 700\ninactive_file 1800\nslab 0\n")
+    assert memory.available_bytes() == 2300
+    (tmp_path / "memory.stat").write_text("what is this\n")
+    assert memory.available_bytes() == 500
+
+
+def test_control_group_limit_refuses(cgroup):
+    cgroup("3000\n", "1000\n")
+    with pytest.raises(MemoryError, match="only 2 kB is free"):
+        memory.ensure_fits(2500, "the thing", "use less")
+
+
+def test_no_control_group_leaves_the_machine(monkeypatch, tmp_path):
+    assert memory.control_groups("memory", tmp_path, tmp_path) == []
+    monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path / "missing"])
+    monkeypatch.setattr(memory, "_machine_bytes", lambda: 7)
+    assert memory.available_bytes() == 7
+
+
+@pytest.mark.parametrize("line", ["0::/outer/inner", "4:cpu,memory:/outer/inner"])
+def test_the_narrowest_control_group_decides(monkeypatch, tmp_path, line):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(f"{line}\n9:pids:/other\n")
+    version_2 = line.startswith("0::")
+    top = tmp_path if version_2 else tmp_path / "memory"
+    names = memory._LIMITS[0 if version_2 else 1]
+    for folder, limit in ((top / "outer", 4000), (top / "outer" / "inner", 3000)):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in zip(names, (limit, 1000), strict=True):
+            (folder / name).write_text(f"{value}\n")
+    found = memory.control_groups("memory", tmp_path, tmp_path)
+    assert found[0] == top / "outer" / "inner" and found[-1] == top
+    monkeypatch.setattr(memory, "control_groups", lambda controller: found)
+    monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
+    assert memory.available_bytes() == 2000
+
+
+def test_machine_without_proc_meminfo(monkeypatch):
+    def no_file(self):
+        raise OSError
+
+    monkeypatch.setattr(memory.Path, "read_text", no_file)
+    assert memory._machine_bytes() > 0
+
+
+def test_this_machine_has_some_memory():
+    assert 0 < memory.available_bytes() <= memory._machine_bytes() * 1.5

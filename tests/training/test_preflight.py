@@ -1,0 +1,166 @@
+"""What is refused before a run starts, and what is left to the machine that makes it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.training import tiny_config
+
+from revbis.config import Config
+from revbis.training import preflight
+from revbis.training.preflight import UnfitMachineError, check, check_unchanged
+
+
+@pytest.fixture
+def config(tmp_path) -> Config:
+    return tiny_config(tmp_path, task="tests.training:Walk", quality="full")
+
+
+def test_a_run_that_can_be_made_passes(config):
+    check(config)
+    check(config, here=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"frames": 80}, "explore_steps 10 x action_repeat 8 = 80 frames .* frames is 80"),
+        ({"frames": 1}, "nothing would be learned"),
+        ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
+        ({"device": "cuda:x"}, "device must be"),
+        ({"device": "cuda:99999"}, "device must be"),
+        ({"device": "cpu", "mixed_precision": True}, "mixed_precision needs a GPU"),
+        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
+        ({"task": "walker_run"}, "a task must be"),
+        ({"distractor": "noise"}, "leave distractor out"),
+        ({"quality": "fast"}, "quality must be full"),
+        ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
+        ({"observation": "state", "distractor": "noise"}, "seen in pixels only"),
+        ({"pixels": 7}, "pixels must be at least 8"),
+        ({"shift": 24}, "shift must be less than pixels, 24"),
+        ({"strides": (3, 3, 3, 3)}, "too small for four convolutions"),
+        ({"replay_capacity": 6}, r"frame_stack \+ n_step \+ 1 = 7 .* got 6"),
+        ({"replay_capacity": 4, "observation": "state"}, "= 5 .* got 4"),
+    ],
+)
+@pytest.mark.parametrize("here", [True, False])
+def test_what_no_machine_can_run_is_refused(config, changes, message, here):
+    with pytest.raises(ValueError, match=message) as caught:
+        check(replace(config, **changes), here=here)
+    assert not isinstance(caught.value, UnfitMachineError)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_limits_themselves_pass(config):
+    check(replace(config, frames=81))
+    check(replace(config, replay_capacity=7))
+    check(replace(config, replay_capacity=5, observation="state"))
+    check(replace(config, strides=(3, 3, 1, 1), pixels=52))
+
+
+def test_strides_agree_with_the_encoder():
+    """The encoder's own probe is the judge."""
+    from revbis.agents.networks import PixelEncoder
+
+    def fits(check_it):
+        try:
+            check_it()
+        except ValueError:
+            return False
+        return True
+
+    for pixels in range(8, 40):
+        for strides in ((2, 1, 1, 1), (2, 2, 1, 1), (3, 2, 2, 1), (4, 1, 3, 2)):
+            by_check = fits(lambda p=pixels, s=strides: preflight._check_strides(p, s))
+            by_encoder = fits(lambda p=pixels, s=strides: PixelEncoder((3, p, p), 1, s))
+            assert by_check == by_encoder, (pixels, strides)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wandb": "mine"}, "wandb is set, but not installed; type: pip install wandb"),
+        ({"task": "dmc:cheetah_run"}, "a dmc: task needs mujoco"),
+    ],
+)
+def test_what_this_machine_lacks_is_left_to_others(config, changes, message, monkeypatch):
+    monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("revbis.envs.tasks.is_installed", lambda module: module == "gymnasium")
+    changed = replace(config, **changes)
+    check(changed, here=False)
+    with pytest.raises(UnfitMachineError, match=message):
+        check(changed)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "device", "message"),
+    [
+        (0, "cuda", "PyTorch finds no CUDA GPU; use auto or cpu"),
+        (0, "cuda:0", "PyTorch finds no CUDA GPU"),
+        (0, "mps", "there is no Apple GPU"),
+        (2, "cuda:2", "there are only 2 GPUs"),
+        (2, "cuda:1", None),
+        (2, "cuda", None),
+        (0, "auto", None),
+        (0, "cpu", None),
+    ],
+)
+def test_a_device_must_be_there(config, cuda, device, message, monkeypatch):
+    import torch
+
+    preflight._device_problem.cache_clear()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    changed = replace(config, device=device)
+    check(changed, here=False)
+    if message is None:
+        check(changed)
+    else:
+        with pytest.raises(UnfitMachineError, match=message):
+            check(changed)
+    preflight._device_problem.cache_clear()
+
+
+def test_a_run_with_other_settings_is_refused(config):
+    config.directory.mkdir(parents=True)
+    path = config.directory / "config.json"
+    path.write_text(json.dumps(config.as_dict()))
+    check(config)
+    check(replace(config, frames=5000, threads=2))  # does not change what is learned
+    with pytest.raises(ValueError, match="begun with other settings: --hidden was 16, now 17"):
+        check(replace(config, hidden=17))
+    check(replace(config, hidden=17), here=False)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="is not a revbis config"):
+        check(config)
+
+
+def test_changes_that_are_safe_are_returned(config):
+    [change] = check_unchanged(config, replace(config, log_every=7), "here")
+    assert change.safe and str(change) == "--log-every was 80, now 7"
+    with pytest.raises(ValueError, match=r"^here was begun") as caught:
+        check_unchanged(config, replace(config, hidden=3, batch_size=9), "here")
+    assert "--hidden" in str(caught.value) and "--batch-size" in str(caught.value)
+
+
+def test_a_missing_folder_of_videos_is_told_here_alone(config, tmp_path):
+    with_video = replace(config, task="dmc:cheetah_run", distractor=f"video:{tmp_path}/none")
+    check(with_video, here=False)
+    with pytest.raises(ValueError, match="needs a folder"):
+        check(with_video)
+
+
+def test_no_torch_is_imported():
+    from tests.envs.toys import run_python
+
+    code = (
+        "import sys\nfrom revbis.training.preflight import check\n"
+        "from revbis.presets import preset_config\n"
+        "check(preset_config('cpu', 'dmc:cheetah_run'), here=False)\n"
+        "check(preset_config('paper', 'json:loads'))\n"
+        "print([m for m in ('torch', 'numba', 'mujoco', 'dm_control') if m in sys.modules])"
+    )
+    done = run_python(code)
+    assert done.stdout == "[]\n", done.stderr

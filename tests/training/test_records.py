@@ -1,0 +1,128 @@
+"""Records: whole files, cut lines, restored and cleared; every logged name is explained."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.training import tiny_config
+
+from revbis.system.files import digest, write_whole
+from revbis.training.checkpoint import Checkpoints, read_agent
+from revbis.training.clock import PHASES, Clock
+from revbis.training.records import Records, read_records
+from revbis.training.run import train
+
+ROOT = Path(__file__).parents[2]
+
+
+def make(folder: Path, **options: object) -> Records:
+    return Records(folder, tensorboard=False, wandb=None, run={}, **options)
+
+
+def test_write_and_restore(tmp_path: Path) -> None:
+    records = make(tmp_path)
+    records.train({"frames": 1, "x": float("nan")})
+    records.evaluation({"frames": 1, "returns": [1.0, float("inf")], "mean_return": 2.0})
+    state = json.loads(json.dumps(records.state()))
+    records.train({"frames": 2})
+    records.evaluation({"frames": 2, "returns": [], "mean_return": 0.0})
+    records.alarm({"frames": 2, "name": "a", "text": "b"})
+    again = make(tmp_path)
+    again.restore(state)
+    assert [r["frames"] for r in read_records(tmp_path / "train.jsonl")] == [1]
+    assert read_records(tmp_path / "train.jsonl")[0]["x"] == "nan"  # JSON knows no NaN
+    assert read_records(tmp_path / "eval.jsonl")[0]["returns"] == [1.0, "inf"]
+    assert read_records(tmp_path / "alarms.jsonl") == []
+
+
+def test_a_cut_line_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"frames": 1}\n{"frames": 2}\n{"fra')
+    assert [record["frames"] for record in read_records(path)] == [1, 2]
+    assert read_records(tmp_path / "none.jsonl") == []
+
+
+def test_write_whole_leaves_the_old_file_on_failure(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"old")
+    with pytest.raises(TypeError):
+        write_whole(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    before = digest(path)
+    write_whole(path, b"new")
+    assert digest(path) != before
+
+
+def test_tensorboard_files_hold_the_numbers(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing import event_accumulator
+
+    records = Records(tmp_path, tensorboard=True, wandb=None, run={})
+    records.train({"frames": 10, "critic_loss": 0.5, "c": None})
+    records.close()
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["scalars"] == ["train/critic_loss"]
+    assert [(e.step, e.value) for e in events.Scalars("train/critic_loss")] == [(10, 0.5)]
+
+
+def test_missing_wandb_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    with pytest.raises(ValueError, match="pip install wandb"):
+        Records(tmp_path, tensorboard=False, wandb="project", run={})
+
+
+def test_wandb_failure_does_not_stop_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Offline:
+        @staticmethod
+        def init(**_: object) -> None:
+            raise ConnectionError("no network")
+
+    monkeypatch.setitem(__import__("sys").modules, "wandb", Offline)
+    records = Records(tmp_path, tensorboard=False, wandb="project", run={})
+    records.train({"frames": 1})
+    assert "training goes on without it" in caplog.text
+
+
+def test_clock_adds_up() -> None:
+    clock = Clock({"update": 5.0, "other": 1.0})
+    with clock.phase("environment"):
+        pass
+    clock.move(2.0, "update", "rendering")
+    split = clock.split()
+    assert set(split) == {*PHASES, "other"}
+    assert split["rendering"] == 2.0 and split["update"] == 3.0
+    assert sum(split.values()) == pytest.approx(clock.total, abs=0.1)
+    assert clock.total >= 6.0
+
+
+def test_no_checkpoint_yet(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path / "none", 2).resume() is None
+    assert read_agent(tmp_path / "none") is None
+
+
+@pytest.mark.env("dmc")
+def test_every_logged_name_is_explained(tmp_path: Path) -> None:
+    config = tiny_config(
+        tmp_path,
+        task="tests.training:Walk",
+        observation="state",
+        quality="full",
+        method="simsr-rev",
+        frames=400,
+    )
+    assert train(config)
+    explained = (ROOT / "docs" / "metrics.md").read_text()
+    names = set(re.findall(r"`/?([\w/]+)`", explained))
+    logged = {
+        name.removeprefix("objective/").removeprefix("seconds/")
+        for file in ("train.jsonl", "eval.jsonl")
+        for record in read_records(config.directory / file)
+        for name in record
+    }
+    quantiles = {"distance_q50", "distance_q95"}  # told as `_q50`, `_q95`
+    assert {name for name in logged - quantiles if f"seconds/{name}" not in names} <= names
+    assert len(logged) > 25

@@ -1,0 +1,361 @@
+"""Training: determinism, exact resume, damage, full disks, signals, refusals."""
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.training import evaluations, flags, tiny_config
+
+from revbis.agents import METHODS
+from revbis.cli import main
+from revbis.system import files
+from revbis.training import checkpoint as checkpoint_module
+from revbis.training.checkpoint import Checkpoints, DamagedError
+from revbis.training.records import read_records
+from revbis.training.run import finished, open_run, train
+from revbis.training.trainer import TrainingFailedError
+
+torch.set_num_threads(1)
+ROOT = Path(__file__).parents[2]
+WALK = {"task": "tests.training:Walk", "observation": "state", "quality": "full", "frames": 800}
+pytestmark = pytest.mark.env("dmc")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    """Evaluations of a run on pixels that nothing happened to."""
+    config = tiny_config(tmp_path_factory.mktemp("undisturbed"), method="simsr-rev")
+    assert train(config)
+    return evaluations(config)
+
+
+def stop_after(steps: int):
+    count = itertools.count(1)
+    return lambda: next(count) >= steps
+
+
+# `revbis train`, but for a signal that the process sends to itself after an agent step.
+SIGNALLED = """
+import os, sys
+from revbis.training import run as runs
+from revbis.cli import main
+
+def signalled(config, *, report, train=runs.train, **rest):
+    def report_then_signal(status):
+        report(status)
+        if status.progress.agent_steps == int(sys.argv[1]):
+            os.kill(os.getpid(), int(sys.argv[2]))
+    return train(config, report=report_then_signal, **rest)
+
+runs.train = signalled
+main(sys.argv[3:])
+"""
+
+
+def signalled(config, step: int, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """What the command of a run does when it gets a signal after a step."""
+    words = [sys.executable, "-c", SIGNALLED, str(step), str(int(number)), "train", *flags(config)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
+
+
+def test_one_seed_gives_one_record(undisturbed: list[dict], tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, method="simsr-rev")
+    assert train(config)
+    assert evaluations(config) == undisturbed
+    assert [line["frames"] for line in undisturbed] == [0, 400, 800, 1200]
+    assert undisturbed[-1]["updates"] == (1200 // 8 - 10) // 2
+    assert undisturbed[0]["c"] == 0.5 != undisturbed[-1]["c"]
+    other = tiny_config(tmp_path, method="simsr-rev", seed=2)
+    assert train(other)
+    assert [line["returns"] for line in evaluations(other)] != [
+        line["returns"] for line in undisturbed
+    ]
+
+
+@pytest.mark.parametrize("stops", [(1, 2, 3), (50,), (124, 1), (125,), (126, 7), (149,), (150,)])
+def test_stopped_runs_end_like_undisturbed_ones(
+    undisturbed: list[dict], tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    # An episode is 125 agent steps and the run 150: within, at and after an episode's end.
+    config = tiny_config(tmp_path, method="simsr-rev")
+    for steps in stops:
+        train(config, stop=stop_after(steps))
+    assert train(config)
+    assert evaluations(config) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [20, 74, 125])
+def test_killed_runs_end_like_undisturbed_ones(
+    undisturbed: list[dict], tmp_path: Path, step: int
+) -> None:
+    # Before the first checkpoint at step 25, just before the third, and at an episode's end.
+    config = tiny_config(tmp_path, method="simsr-rev")
+    log = config.directory / "train.jsonl"
+    killed = signalled(config, step, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL, killed
+    assert len(read_records(log)) == step // 10
+    assert not finished(config)
+    assert train(config)
+    assert evaluations(config) == undisturbed
+    frames = [json.loads(line)["frames"] for line in log.read_text().splitlines()]
+    assert frames == sorted(set(frames))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_leave(
+    undisturbed: list[dict], tmp_path: Path, number: signal.Signals
+) -> None:
+    config = tiny_config(tmp_path, method="simsr-rev", checkpoint_every=100_000)
+    stopped = signalled(config, 12, number)
+    assert stopped.returncode == 128 + number, stopped
+    assert "repeat the command to go on" in stopped.stdout
+    assert "Traceback" not in stopped.stderr
+    assert Checkpoints(config.directory / "checkpoints", 2).resume() is not None
+    assert train(config)
+    assert evaluations(config) == undisturbed
+
+
+def test_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    assert train(config)
+    before = {path: path.stat().st_mtime_ns for path in config.directory.rglob("*")}
+    main(["train", *flags(config)])
+    assert "is finished" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in config.directory.rglob("*")} == before
+
+
+def test_a_larger_budget_goes_on(tmp_path: Path) -> None:
+    short, long = (tiny_config(tmp_path / "a", **WALK | {"frames": f}) for f in (400, 800))
+    assert train(short)
+    assert train(long)
+    whole = tiny_config(tmp_path / "b", **WALK)
+    assert train(whole)
+    assert evaluations(long) == evaluations(whole)
+
+
+def test_unsafe_change_is_refused_with_the_difference(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    train(config, stop=stop_after(20))
+    changed = tiny_config(tmp_path, **WALK, learning_rate=0.5, n_step=2)
+    with pytest.raises(ValueError, match=r"--learning-rate was 0\.0003, now 0\.5; --n-step was 3"):
+        train(changed)
+    assert evaluations(config)
+
+
+def test_safe_change_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    train(config, stop=stop_after(20))
+    assert train(tiny_config(tmp_path, **WALK, checkpoint_every=300))
+    assert "--checkpoint-every was 200, now 300" in caplog.text
+
+
+def everything_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def newest_folder(config) -> Path:
+    return sorted((config.directory / "checkpoints").glob("frame-*"))[-1]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "delete"])
+@pytest.mark.parametrize("name", ["agent.pt", "state.json", "manifest.json", "replay"])
+def test_damaged_checkpoint_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: str
+) -> None:
+    config, whole = (tiny_config(tmp_path / out, **WALK) for out in "ab")
+    train(config, stop=stop_after(70))  # frames 560: checkpoints at 400 and 560
+    folder = newest_folder(config)
+    path = folder / name
+    if name == "replay":  # the newest piece belongs to the newest checkpoint alone
+        path = max((config.directory / "checkpoints" / "replay").iterdir())
+    content = path.read_bytes()
+    if damage == "truncate":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    else:
+        path.unlink()
+    assert train(config)
+    assert f"{folder}" in caplog.text and "resuming from an earlier one" in caplog.text
+    assert "resumed at frame 400" in caplog.text
+    assert (folder.parent / f"damaged-{folder.name}").exists()
+    assert train(whole)
+    assert evaluations(config) == evaluations(whole)
+
+
+def test_no_whole_checkpoint_is_an_error(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    train(config, stop=stop_after(20))
+    (newest_folder(config) / "agent.pt").write_bytes(b"")
+    before = everything_below(config.directory / "checkpoints"), evaluations(config)
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=r"no checkpoint .* is intact .*--restart"):
+            train(config)
+    assert (everything_below(config.directory / "checkpoints"), evaluations(config)) == before
+
+
+def test_checkpoints_run_no_code(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    train(config, stop=stop_after(20))
+    folder = newest_folder(config)
+    marker = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (str(marker),))
+
+    torch.save({"networks": Evil()}, folder / "agent.pt")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["agent.pt"] = checkpoint_module._entry(folder / "agent.pt")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedError, match="no checkpoint"):
+        train(config)
+    assert not marker.exists()
+
+
+def test_full_disk_leaves_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, whole = (tiny_config(tmp_path / out, **WALK) for out in "ab")
+    real, writes = files.write_whole, itertools.count()
+
+    def full(path: Path, content: bytes) -> None:
+        if next(writes) > 12 and "checkpoints" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        real(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "write_whole", full)
+        with pytest.raises(OSError, match="No space left") as stopped:
+            train(config)
+    assert stopped.value.errno == errno.ENOSPC
+    left = Checkpoints(config.directory / "checkpoints", 2).resume()
+    assert left is not None
+    assert not list(config.directory.rglob(".*"))
+    assert train(config) and train(whole)
+    assert evaluations(config) == evaluations(whole)
+
+
+def test_file_size_limit_is_a_clear_error(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK, hidden=256)
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
+        "from revbis.cli import main; main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "train", *flags(config)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 2
+    assert "File too large" in done.stderr and "checkpoint" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(config.directory.rglob(".*"))
+
+
+def test_old_checkpoints_and_pieces_are_deleted(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK, keep_checkpoints=2)
+    assert train(config)
+    folder = config.directory / "checkpoints"
+    assert len(list(folder.glob("frame-*"))) == 2
+    oldest = min(int(path.stem.split("-")[1]) for path in (folder / "replay").iterdir())
+    newest = json.loads((newest_folder(config) / "state.json").read_text())["replay"]["written"]
+    # A ring of 60 records and two checkpoints 200 frames = 25 records apart need about 85.
+    assert newest > 100 and oldest > newest - 120
+
+
+def test_task_that_cannot_be_repeated_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tiny_config(tmp_path, **WALK | {"task": "tests.training:Forgetful"})
+    train(config, stop=stop_after(7))
+    assert train(config)
+    assert "its episode was cut" in caplog.text
+
+
+def test_non_finite_loss_stops_with_a_diagnosis(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK | {"task": "tests.training:Huge"})
+    with pytest.raises(TrainingFailedError, match=r"not finite.*--learning-rate.*diagnosis"):
+        train(config)
+    facts = json.loads((config.directory / "diagnosis" / "facts.json").read_text())
+    assert facts["alarm"]["name"] == "non_finite"
+    state = torch.load(config.directory / "diagnosis" / "agent.pt", weights_only=True)
+    assert "networks" in state
+    alarms = (config.directory / "alarms.jsonl").read_text().splitlines()
+    assert json.loads(alarms[-1])["name"] == "non_finite"
+
+
+def test_nan_reward_is_an_error(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK | {"task": "tests.training:BadReward"})
+    with pytest.raises(ValueError, match="reward must be a finite"):
+        train(config)
+
+
+@pytest.mark.parametrize("mode", ["joint", "alternating"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains(tmp_path: Path, method: str, mode: str) -> None:
+    settings = WALK | {"frames": 400, "method": method, "mode": mode}
+    config = tiny_config(tmp_path, **settings)
+    assert train(config)
+    last = read_records(config.directory / "train.jsonl")[-1]
+    assert last["updates"] == 20 and np.isfinite(last["critic_loss"])
+    assert ("objective/representation_loss" in last) == (method != "drqv2")
+
+
+def test_one_step_transitions_and_disk_storage(tmp_path: Path) -> None:
+    settings = WALK | {"frames": 400, "method": "mico-rev", "transition": "one_step"}
+    config = tiny_config(tmp_path, **settings, replay_storage="disk")
+    train(config, stop=stop_after(30))
+    assert train(config)
+    ram = tiny_config(tmp_path / "ram", **settings)
+    assert train(ram)
+    assert evaluations(config) == evaluations(ram)
+
+
+def test_a_run_can_be_opened(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    assert train(config)
+    found, agent = open_run(config.directory)
+    assert found == config
+    action = agent.act(np.zeros(2, np.float32), 0, explore=False)
+    assert action.shape == (1,)
+    with pytest.raises(ValueError, match="is no run"):
+        open_run(tmp_path)
+
+
+def test_too_large_a_replay_is_refused_with_the_flag(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, pixels=84, replay_capacity=10_000_000)
+    with pytest.raises(MemoryError, match="--replay-storage disk"):
+        train(config)
+
+
+def test_run_folder_tells_what_was_run(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    assert train(config)
+    about = json.loads((config.directory / "run.json").read_text())
+    assert (
+        about["versions"]["torch"] == torch.__version__.split("+")[0] or about["versions"]["torch"]
+    )
+    assert about["environment"]["task"] == config.task
+    assert about["revision"] is None or len(about["revision"].rstrip("+")) == 40
+
+
+def test_resident_memory_is_flat(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, frames=8000, eval_every=8000, checkpoint_every=8000)
+    assert train(config)
+    held = [line["resident_bytes"] for line in read_records(config.directory / "train.jsonl")]
+    settled = held[len(held) // 4]
+    assert max(held[len(held) // 4 :]) - settled < 30e6, held
