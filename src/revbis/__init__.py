@@ -10,10 +10,15 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "envs", "objectives", "runtime", "tabular"]
-_MODULES = {"runtime": "system.runtime"} | {name: name for name in ("envs", "objectives", "tabular")}
+_MODULES = {
+    "envs": "revbis.envs",
+    "objectives": "revbis.objectives",
+    "runtime": "revbis.system.runtime",
+    "tabular": "revbis.tabular",
+}
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in _MODULES:
-        return import_module(f"revbis.{_MODULES[name]}")
+        return import_module(_MODULES[name])
     raise AttributeError(f"module 'revbis' has no attribute {name!r}")
