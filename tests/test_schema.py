@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ CONFIG = preset_config("cpu", "dmc:cheetah_run")
 
 @pytest.mark.parametrize("value", [100_000, 1e5, "1e5", "100000", np.int64(10**5), np.float32(1e5)])
 def test_a_count_is_the_same_from_file_flag_and_python(value):
-    direct = replace(CONFIG, frames=value)
+    direct = CONFIG.with_settings(frames=value)
     plain = value.item() if isinstance(value, np.generic) else value
     grid = {"tasks": [CONFIG.task], "methods": ["drqv2"], "settings": {"frames": plain}}
     (swept,) = grid_from(grid | {"seeds": [1]}).configs(CONFIG.out)
@@ -33,7 +33,7 @@ def test_a_count_is_the_same_from_file_flag_and_python(value):
 
 @pytest.mark.parametrize("value", [1e-4, "1e-4", "0.0001", np.float64(1e-4)])
 def test_a_number_is_the_same_from_file_and_python(value):
-    assert replace(CONFIG, learning_rate=value) == replace(CONFIG, learning_rate=1e-4)
+    assert CONFIG.with_settings(learning_rate=value) == CONFIG.with_settings(learning_rate=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_number_is_the_same_from_file_and_python(value):
 )
 def test_what_is_not_of_its_type_is_refused(name, value, message):
     with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **{name: value})
+        CONFIG.with_settings(**{name: value})
     with pytest.raises(ValueError, match=message):
         Config.from_dict(CONFIG.as_dict() | {name: value})
 
@@ -74,7 +74,7 @@ def test_messages_stay_short_whatever_comes():
         nested = [nested]
     for value in ("x" * 10**6, ["y"] * 10**6, nested, 10**4000):
         with pytest.raises(ValueError) as caught:
-            replace(CONFIG, frames=value)
+            CONFIG.with_settings(frames=value)
         assert len(str(caught.value)) < 400
 
 
@@ -130,4 +130,4 @@ def test_settings_are_read_without_torch():
 
 
 def test_paths_are_paths():
-    assert replace(CONFIG, out="here").out == Path("here")
+    assert CONFIG.with_settings(out="here").out == Path("here")

@@ -1,7 +1,12 @@
-"""What a training run is: one flat, frozen, validated record; its flags, its folder, its file."""
+"""What a training run is: a frozen, validated record; its flags, its folder, its file.
+
+A run has settings of its own and those of its agent, `Config.agent`. Their names are distinct:
+flags, files and grids are flat.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,8 +14,9 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from revbis import schema
+from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
-from revbis.schema import Batch, Count, Discount, Few, Seed, Shift, Text
+from revbis.schema import Count, Discount, Few, Seed, Shift, Text
 
 # A run may be taken up again with another value of these: they do not change what is learned.
 SAFE = frozenset(
@@ -22,8 +28,12 @@ _RESUMABLE = SAFE | {"eval_every", "eval_episodes"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _First:
-    """What every user sets: declared first, so that it is first in the help."""
+class RunSettings:
+    """The settings of a run that are not its agent's; what every user sets comes first.
+
+    Raises:
+        ValueError: If a value is not of its type or out of range.
+    """
 
     task: Annotated[Text, tyro.conf.arg(help_behavior_hint="(required)")]
     """dmc:NAME, metaworld:NAME, gym:ID or package.module:factory."""
@@ -37,16 +47,6 @@ class _First:
     """Budget, in frames."""
     out: Path = Path("runs")
     """Folder for runs; a run's own folder below it follows from preset, task, method and seed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(AgentSettings, _First):
-    """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
-
-    Raises:
-        ValueError: If a value is not of its type or out of range.
-    """
-
     eval_every: Count = 10_000
     """Frames between evaluations."""
     eval_episodes: Count = 10
@@ -73,8 +73,6 @@ class Config(AgentSettings, _First):
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
     distractor: Text | None = None
     """Moving background behind the task: noise, shapes or video:FOLDER."""
-    batch_size: Batch = 1024
-    """Transitions in an update."""
     n_step: Few = 3
     """Agent steps in a transition."""
     discount: Discount = 0.99
@@ -92,16 +90,25 @@ class Config(AgentSettings, _First):
     wandb: Text | None = None
     """Weights & Biases project to log to as well; works offline."""
 
+    def __post_init__(self) -> None:
+        schema.settle(self, RunSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(RunSettings):
+    """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
+
+    Attributes:
+        agent: The agent's settings, of the class and with the objective that the method names.
+    """
+
+    agent: AgentSettings
+
     @property
     def directory(self) -> Path:
         """The run's own folder."""
-        task = self.task.replace(":", "-").replace("/", "-")
-        return self.out / self.preset / task / self.method / f"seed-{self.seed}"
-
-    @property
-    def agent(self) -> AgentSettings:
-        """The part that is the agent's."""
-        return AgentSettings(**{f.name: getattr(self, f.name) for f in fields(AgentSettings)})
+        task, method = (_folder_name(name) for name in (self.task, self.method))
+        return self.out / self.preset / task / method / f"seed-{self.seed}"
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -109,10 +116,20 @@ class Config(AgentSettings, _First):
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
         return {name: getattr(self, name) for name in (*names, "distractor")}
 
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of stacked frames; (1,) for vectors, whose length only the task knows."""
+        if self.observation == "state":
+            return (1,)
+        return (3 * self.frame_stack, self.pixels, self.pixels)
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, fit for JSON."""
+        """Plain values by the names of their flags, fit for JSON."""
         values = asdict(self)
-        return values | {"out": str(self.out), "strides": list(self.strides)}
+        agent = values.pop("agent")
+        agent.pop("objective", None)  # the method says it
+        values |= {name: list(v) if isinstance(v, tuple) else v for name, v in agent.items()}
+        return values | {"out": str(self.out)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
@@ -121,8 +138,26 @@ class Config(AgentSettings, _First):
         Raises:
             ValueError: For unknown names or wrong values.
         """
-        known = {field.name for field in fields(cls)}
-        return cls(**schema.check_keys(values, known, "the config"))
+        named = isinstance(values, Mapping) and "method" in values
+        method = resolve(values["method"] if named else RunSettings.method)
+        run = {each.name for each in fields(RunSettings)}
+        values = schema.check_keys(values, run | method.agent.flags, "the config")
+        agent = {name: values.pop(name) for name in method.agent.flags & values.keys()}
+        return cls(**values, agent=method.settings(**agent))
+
+    def with_settings(self, **settings: Any) -> Config:
+        """The same run with other values of its own or its agent's settings.
+
+        Another method keeps the settings that its agent has too.
+
+        Raises:
+            ValueError: For unknown names or wrong values.
+        """
+        values = self.as_dict()
+        if "method" in settings:
+            before, now = (resolve(each).agent.flags for each in (self.method, settings["method"]))
+            values = {name: value for name, value in values.items() if name not in before - now}
+        return Config.from_dict(values | settings)
 
     @classmethod
     def read(cls, path: Path) -> Config:
@@ -164,7 +199,19 @@ class Change:
         return f"--{self.name.replace('_', '-')} was {self.before}, now {self.now}"
 
 
+def setting_names() -> frozenset[str]:
+    """Every setting of a run, and of every agent."""
+    own = frozenset(each.name for each in fields(RunSettings))
+    return own.union(*(agent.flags for agent in agents()))
+
+
+def _folder_name(name: str) -> str:
+    return name.replace(":", "-").replace("/", "-")
+
+
 def changes(before: Config, now: Config) -> list[Change]:
     """Every setting that differs."""
     old, new = before.as_dict(), now.as_dict()
-    return [Change(name, old[name], new[name]) for name in new if old[name] != new[name]]
+    names = [*new, *(name for name in old if name not in new)]
+    pairs = [(name, old.get(name), new.get(name)) for name in names]
+    return [Change(*pair) for pair in pairs if pair[1] != pair[2]]

@@ -6,6 +6,7 @@ import shlex
 from typing import Any, NamedTuple
 
 from revbis import checks
+from revbis.agents.registry import resolve
 from revbis.config import Config
 
 PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
@@ -84,34 +85,38 @@ _CPU: dict[str, Setting] = _PAPER | {
 }
 _CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
 
+# By agent, then by preset.
+_SETTINGS = {"drqv2": {"paper": _PAPER, "cpu": _CPU}}
 PRESETS = {
     "paper": "the paper's sizes and budgets, for a GPU",
     "cpu": "smaller in every dimension, for a few cores: learning per second of CPU time",
 }
 
 
-def preset_settings(name: str, task: str) -> dict[str, Setting]:
-    """The settings of a preset for a task.
+def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Setting]:
+    """The settings of a preset for a task and a method.
 
     Raises:
-        ValueError: For an unknown preset.
+        ValueError: For an unknown preset or method.
     """
     checks.choice(name, PRESETS, "--preset")
+    settings = _SETTINGS.get(resolve(method).agent.name, {}).get(name, {})
     if name == "paper":
-        return _PAPER | (_PAPER_METAWORLD if task.startswith("metaworld:") else {})
+        return settings | (_PAPER_METAWORLD if task.startswith("metaworld:") else {})
     drawn_by_mujoco = task.startswith(("dmc:", "metaworld:"))
-    return _CPU | ({} if drawn_by_mujoco else _CPU_ITSELF)
+    return settings | ({} if drawn_by_mujoco else _CPU_ITSELF)
 
 
-def preset_config(name: str, task: str) -> Config:
-    """The config of a preset for a task, with seed 1 and drqv2."""
-    values = {key: setting.value for key, setting in preset_settings(name, task).items()}
-    return Config.from_dict({"task": task, "preset": name, **values})
+def preset_config(name: str, task: str, method: str = "drqv2") -> Config:
+    """The config of a preset for a task and a method, with seed 1."""
+    settings = preset_settings(name, task, method)
+    values = {key: setting.value for key, setting in settings.items()}
+    return Config.from_dict({"task": task, "method": method, "preset": name, **values})
 
 
 def command_line(config: Config) -> str:
     """The command that trains a run: flags for what differs from its preset."""
-    usual = preset_config(config.preset, config.task).as_dict()
+    usual = preset_config(config.preset, config.task, config.method).as_dict()
     words = ["revbis", "train", "--task", config.task, "--method", config.method]
     words += ["--preset", config.preset, "--seed", str(config.seed)]
     for name, value in config.as_dict().items():

@@ -69,7 +69,8 @@ class Beat(TypedDict, total=False):
     frames_per_second: float
     seconds: float
     mean_return: float | None
-    c: float | None
+    status: dict[str, float | None]
+    c: float | None  # of runs before there was a status
 
 
 class Failure(TypedDict):
@@ -97,7 +98,8 @@ class Evaluation(TypedDict):
     returns: NotRequired[list[float]]
     success_any: NotRequired[list[bool | None]]
     success_last: NotRequired[list[bool | None]]
-    c: NotRequired[float | None]
+    status: NotRequired[dict[str, float | None]]
+    c: NotRequired[float | None]  # of runs before there was a status
 
 
 class Alarm(TypedDict):
@@ -153,13 +155,17 @@ def convert(value: Any, kind: type[T] | Any, name: str) -> T:
         raise ValueError(_message(value, kind, name, problem)) from None
 
 
-def settle(record: Any) -> None:
+def settle(record: Any, part: type | None = None) -> None:
     """Converts every field of a frozen dataclass to its type; for its `__post_init__`.
+
+    Args:
+        record: The dataclass.
+        part: A base class whose fields alone are converted.
 
     Raises:
         ValueError: For the first field that is not of its type.
     """
-    for name, kind in _hints(record.__class__).items():
+    for name, kind in _hints(part or record.__class__).items():
         object.__setattr__(record, name, convert(getattr(record, name), kind, name))
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from revbis.agents import AgentSettings, DrQV2
+from revbis.agents import DrQV2, resolve
 from revbis.replay import Batch, OneStep
 
 torch.set_num_threads(1)
@@ -13,7 +13,7 @@ PIXELS, VECTOR, ACTION = (6, 20, 21), (5,), 2
 @pytest.fixture
 def make_agent():
     def make(method="drqv2", mode="joint", shape=PIXELS, seed=0, **options):
-        settings = AgentSettings(method=method, mode=mode, **(SMALL | options))
+        settings = resolve(method).settings(mode=mode, **(SMALL | options))
         return DrQV2(shape, ACTION, settings, seed=seed)
 
     return make

@@ -1,12 +1,12 @@
 import pytest
 
-from revbis.agents import METHODS, AgentSettings
+from revbis.agents import DrQV2Settings, methods, resolve
 from revbis.objectives import OBJECTIVES
 
 
 def test_defaults_are_the_papers():
-    s = AgentSettings()
-    assert (s.method, s.mode, s.transition) == ("drqv2", "alternating", "n_step")
+    s = DrQV2Settings()
+    assert (s.objective, s.mode, s.transition) == (None, "alternating", "n_step")
     assert (s.feature_dim, s.latent_dim, s.hidden, s.channels) == (50, 50, 1024, 32)
     assert s.strides == (2, 1, 1, 1)
     assert s.learning_rate == s.objective_learning_rate == s.coefficient_learning_rate == 1e-4
@@ -15,14 +15,16 @@ def test_defaults_are_the_papers():
 
 
 def test_methods_are_drqv2_and_all_objectives():
-    assert list(METHODS) == ["drqv2", *OBJECTIVES]
-    assert [AgentSettings(method).has_objective for method in METHODS[:2]] == [False, True]
+    assert list(methods()) == ["drqv2", *OBJECTIVES]
+    assert [resolve(method).objective for method in methods()] == [None, *OBJECTIVES]
+    assert {resolve(method).agent.name for method in methods()} == {"drqv2"}
+    assert resolve("mine:make").objective == "mine:make"
 
 
 def test_only_options_that_were_set_reach_the_objective():
-    assert AgentSettings("mico").objective_options == {}
-    set_ones = AgentSettings(
-        "mico",
+    assert DrQV2Settings(objective="mico").objective_options == {}
+    set_ones = DrQV2Settings(
+        objective="mico",
         objective_loss="squared",
         normalisation=False,
         pairing="permuted",
@@ -41,7 +43,7 @@ def test_only_options_that_were_set_reach_the_objective():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "mico-rew"}, "method must be one of .* did you mean 'mico-rev'"),
+        ({"objective": "mico-rew"}, "objective must be one of .* did you mean 'mico-rev'"),
         ({"mode": "both"}, "mode must be one of joint, alternating, got 'both'"),
         ({"transition": "two_step"}, "transition must be one of n_step, one_step"),
         ({"objective_loss": "l1"}, "objective_loss must be one of huber, squared"),
@@ -64,11 +66,14 @@ def test_only_options_that_were_set_reach_the_objective():
         ({"noise_end": float("inf")}, "noise_end must be at most"),
         ({"target_rate": 0}, r"target_rate must be above 0, got 0"),
         ({"target_rate": 1.1}, r"target_rate must be at most 1, got 1.1"),
-        ({"method": "simsr", "beta": 0.1}, "beta belongs to MICo's distance, which simsr does not"),
-        ({"method": "mico", "beta": 0}, "beta must be above 0, got 0"),
-        ({"method": "mico", "objective_hidden": 0}, "objective_hidden must be at least 1"),
+        (
+            {"objective": "simsr", "beta": 0.1},
+            "beta belongs to MICo's distance, which simsr",
+        ),
+        ({"objective": "mico", "beta": 0}, "beta must be above 0, got 0"),
+        ({"objective": "mico", "objective_hidden": 0}, "objective_hidden must be at least 1"),
     ],
 )
 def test_what_is_out_of_range_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        AgentSettings(**options)
+        DrQV2Settings(**options)

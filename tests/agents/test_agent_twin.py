@@ -16,7 +16,7 @@ class Twin:
     def __init__(self, agent):
         self.s, parts = agent.settings, agent.parts
         self.convolutions = copy.deepcopy(parts.encoder.convolutions)
-        self.joint = self.s.has_objective and self.s.mode == "joint"
+        self.joint = (self.s.objective is not None) and self.s.mode == "joint"
         x = torch.zeros(1, *agent.observation_shape)
         for layer in self.convolutions:
             x = layer(x)
@@ -30,7 +30,7 @@ class Twin:
         critic = [*self.read["critic"].parameters(), *self.critic.parameters()]
         actor = [*self.read["actor"].parameters(), *self.policy.parameters()]
         groups = {"critic": encoder + critic, "actor": actor}
-        if self.s.has_objective:
+        if self.s.objective is not None:
             self.psi = copy.deepcopy(parts.objective.psi.layers)
             self.raw_c = nn.Parameter(parts.objective.coefficient.raw_c.detach().clone())
             heads = [*self.read["projection"].parameters(), *self.psi.parameters()]
@@ -44,7 +44,7 @@ class Twin:
 
     def _names(self):
         names = ["critic", "actor", "target"]
-        return [*names, "projection"] if self.s.has_objective else names
+        return [*names, "projection"] if (self.s.objective is not None) else names
 
     def _channels_first(self, weight, bias):
         channels, height, width = self.map_shape
@@ -113,7 +113,7 @@ class Twin:
         loss = -torch.min(q1, q2).mean()
         losses["actor_loss"] = loss.item()
         self._step(loss, "actor")
-        if self.s.has_objective:
+        if self.s.objective is not None:
             if not self.joint:
                 representation, coefficient = self.objective(batch)
                 self._step(representation, "objective")
@@ -154,7 +154,7 @@ def test_fast_update_is_the_textbooks(make_agent, make_batch, method, mode):
     twin = Twin(agent)
     for step in range(6):
         batch = make_batch(step)
-        metrics = agent.update(batch, step)
+        metrics = agent.learn(batch, step)
         expected = twin.update(batch, agent.deviation(step))
         for name, value in expected.items():
             assert metrics[name].item() == pytest.approx(value, rel=1e-4, abs=1e-5), (step, name)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from revbis.agents import METHODS, AgentSettings, DrQV2, linear
+from revbis.agents import DrQV2, DrQV2Settings, linear, methods
 from revbis.replay import Batch
 
 torch.set_num_threads(1)
@@ -38,8 +38,8 @@ def test_same_seed_gives_the_same_bits(make_agent, make_batch, method, mode):
     two = make_agent(method, mode)
     for step in range(4):
         torch.rand(3)
-        mine = one.update(make_batch(step), step)
-        other = two.update(make_batch(step), step)
+        mine = one.learn(make_batch(step), step)
+        other = two.learn(make_batch(step), step)
         assert all(torch.equal(mine[name], other[name]) for name in mine)
     assert same(one, two)
     assert not same(one, make_agent(method, mode, seed=1))
@@ -58,7 +58,7 @@ def test_training_goes_on_from_a_file_as_if_never_stopped(make_agent, make_batch
     agent = make_agent(method, mode)
     observation = make_batch().obs[0].numpy()
     for step in range(3):
-        agent.update(make_batch(step), step)
+        agent.learn(make_batch(step), step)
         agent.act(observation, 10, explore=True)
     file = io.BytesIO()
     torch.save(agent.state_dict(), file)
@@ -66,8 +66,8 @@ def test_training_goes_on_from_a_file_as_if_never_stopped(make_agent, make_batch
     resumed = make_agent(method, mode, seed=7)
     resumed.load_state_dict(torch.load(file, weights_only=True))
     for step in range(3, 6):
-        mine = agent.update(make_batch(step), step, with_metrics=True)
-        other = resumed.update(make_batch(step), step, with_metrics=True)
+        mine = agent.learn(make_batch(step), step, with_metrics=True)
+        other = resumed.learn(make_batch(step), step, with_metrics=True)
         assert all(torch.equal(mine[name], other[name]) for name in mine)
         for when in (0, 10):
             actions = [a.act(observation, when, explore=True) for a in (agent, resumed)]
@@ -77,12 +77,12 @@ def test_training_goes_on_from_a_file_as_if_never_stopped(make_agent, make_batch
 
 def test_a_loaded_state_is_not_changed_by_training(make_agent, make_batch):
     agent = make_agent("simsr-rev")
-    agent.update(make_batch(), 0)
+    agent.learn(make_batch(), 0)
     state = copy.deepcopy(agent.state_dict())
     kept = [t.clone() for t in tensors(state)]
     other = make_agent("simsr-rev", seed=3)
     other.load_state_dict(state)
-    other.update(make_batch(), 0)
+    other.learn(make_batch(), 0)
     assert all(map(torch.equal, tensors(state), kept))
 
 
@@ -95,11 +95,11 @@ def test_state_of_another_method_or_mode_is_refused(make_agent):
 
 
 @pytest.mark.parametrize("mode", ["joint", "alternating"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", methods())
 def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mode):
     agent = make_agent(method, mode)
-    few = agent.update(make_batch(), 0)
-    many = agent.update(make_batch(), 0, with_metrics=True)
+    few = agent.learn(make_batch(), 0)
+    many = agent.learn(make_batch(), 0, with_metrics=True)
     base = {"critic_loss", "critic_q1", "critic_q2", "critic_target_q"}
     base |= {"actor_loss", "actor_std", "batch_reward"}
     assert base <= set(few) <= set(many)
@@ -113,7 +113,7 @@ def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mo
 def test_metrics_are_of_this_batch(make_agent, make_batch):
     agent = make_agent(noise_steps=100)
     batch = make_batch()
-    metrics = agent.update(batch, 50)
+    metrics = agent.learn(batch, 50)
     assert metrics["batch_reward"] == batch.reward.mean()
     assert metrics["actor_std"].item() == pytest.approx(0.55)
     assert agent.deviation(100) == pytest.approx(0.1)
@@ -122,7 +122,7 @@ def test_metrics_are_of_this_batch(make_agent, make_batch):
 def test_target_is_the_reward_where_the_episode_ends(make_agent, make_batch):
     batch = make_batch()
     ended = batch._replace(discount=torch.zeros(12))
-    metrics = make_agent().update(ended, 0)
+    metrics = make_agent().learn(ended, 0)
     assert metrics["critic_target_q"].item() == pytest.approx(batch.reward.mean().item())
 
 
@@ -143,7 +143,7 @@ def test_objective_sees_the_transition_asked_for(
         return forward(z, action, reward, discount, next_z, generator)
 
     monkeypatch.setattr(agent.parts.objective, "forward", spy)
-    metrics = agent.update(batch, 0)
+    metrics = agent.learn(batch, 0)
     assert seen["reward"] is wanted.reward and seen["discount"] is wanted.discount
     assert seen["action"] is batch.action and seen["z"].requires_grad
     torch.testing.assert_close(seen["z"], seen["phi"])
@@ -234,7 +234,7 @@ def test_target_starts_as_the_critic_and_follows_at_its_rate(make_agent, make_ba
     fast = [*parts.readouts.of("critic"), *parts.critic.parameters()]
     assert all(map(torch.equal, slow, fast))
     before = [p.detach().clone() for p in slow]
-    agent.update(make_batch(), 0)
+    agent.learn(make_batch(), 0)
     for old, new, critic in zip(before, slow, fast, strict=True):
         torch.testing.assert_close(new, 0.75 * old + 0.25 * critic.detach())
 
@@ -252,17 +252,17 @@ def test_target_starts_as_the_critic_and_follows_at_its_rate(make_agent, make_ba
 )
 def test_batches_of_other_shapes_are_refused(make_agent, make_batch, change, message):
     with pytest.raises(ValueError, match=message):
-        make_agent().update(make_batch()._replace(**change), 0)
+        make_agent().learn(make_batch()._replace(**change), 0)
 
 
 def test_one_step_parts_of_other_shapes_are_refused(make_agent, make_batch):
     agent = make_agent("mico", transition="one_step")
     with pytest.raises(ValueError, match="the batch has no one_step"):
-        agent.update(make_batch(), 0)
+        agent.learn(make_batch(), 0)
     batch = make_batch(one_step=True)
     bad = batch.one_step._replace(reward=torch.zeros(12, 1))
     with pytest.raises(ValueError, match=r"one_step.reward must be \[12\]"):
-        agent.update(batch._replace(one_step=bad), 0)
+        agent.learn(batch._replace(one_step=bad), 0)
 
 
 def test_what_an_agent_cannot_be_made_of(make_agent):
@@ -271,7 +271,7 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
     with pytest.raises(ValueError, match=r"observation_shape must be .* got \(3, 4\)"):
         make_agent(shape=(3, 4))
     with pytest.raises(ValueError, match="action_size must be at least 1, got 0"):
-        DrQV2((3,), 0, AgentSettings(), seed=0)
+        DrQV2((3,), 0, DrQV2Settings(), seed=0)
     with pytest.raises(ValueError, match=r"observation must be uint8 of shape \(6, 20, 21\)"):
         make_agent().act(np.zeros((6, 20, 21)), 0, explore=False)
 
@@ -283,10 +283,10 @@ def test_half_precision_of_the_networks_keeps_losses_close(
 ):
     """What GPUs do, tried on the CPU: networks in bfloat16, losses and parameters in float32."""
     plain, mixed = make_agent(method, mode), make_agent(method, mode)
-    exact = plain.update(make_batch(), 0)
+    exact = plain.learn(make_batch(), 0)
     monkeypatch.setattr(linear, "_ONEDNN", None)
     monkeypatch.setattr(mixed, "_precision", lambda: torch.autocast("cpu", torch.bfloat16))
-    rough = mixed.update(make_batch(), 0)
+    rough = mixed.learn(make_batch(), 0)
     for name, value in rough.items():
         assert value.dtype == torch.float32
         assert value.item() == pytest.approx(exact[name].item(), rel=0.1, abs=0.05), name
@@ -306,7 +306,7 @@ def test_learns_which_action_is_right_for_a_vector(make_agent):
         x = 1.6 * torch.rand(128, 5, generator=generator) - 0.8
         action = 2 * torch.rand(128, 2, generator=generator) - 1
         reward = -(action - x[:, :2]).square().sum(dim=1)
-        agent.update(Batch(x, action, reward, torch.zeros(128), x), 0)
+        agent.learn(Batch(x, action, reward, torch.zeros(128), x), 0)
     x = 1.6 * torch.rand(100, 5, generator=generator) - 0.8
     chosen = np.stack([agent.act(row.numpy(), 0, explore=False) for row in x])
     assert np.abs(chosen - x[:, :2].numpy()).mean() < 0.12
@@ -329,7 +329,7 @@ def test_learns_from_pixels_with_an_objective(make_agent, mode):
         action = 2 * torch.rand(64, 2, generator=generator) - 1
         sign = torch.where(bright, 1.0, -1.0)
         reward = sign * (action[:, 0] - action[:, 1])
-        agent.update(Batch(obs, action, reward, torch.zeros(64), obs), 0)
+        agent.learn(Batch(obs, action, reward, torch.zeros(64), obs), 0)
     bright, obs = images(40)
     chosen = np.stack([agent.act(image.numpy(), 0, explore=False) for image in obs])
     sign = np.where(bright.numpy(), 1, -1)

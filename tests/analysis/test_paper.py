@@ -1,7 +1,6 @@
 """The paper's numbers: whole, and never shown without their scale."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,9 +63,9 @@ def test_scale_gaps() -> None:
     config = preset_config("paper", "dmc:cheetah_run")
     assert paper.scale_gaps(config, 1_000_000) == []
     assert paper.scale_gaps(config, 500_000) == ["frames 500,000 (1,000,000)"]
-    odd = replace(config, quality="fast", hidden=64, seed=7, out=Path("x"), checkpoint_every=9)
+    odd = config.with_settings(quality="fast", hidden=64, seed=7, out=Path("x"), checkpoint_every=9)
     assert paper.scale_gaps(odd, 1_000_000) == ["quality fast (full)", "hidden 64 (1024)"]
-    other = replace(config, distractor="noise", observation="state")
+    other = config.with_settings(distractor="noise", observation="state")
     gaps = ["observation state (pixels)", "distractor noise (None)"]
     assert paper.scale_gaps(other, 1_000_000) == gaps
     assert len(paper.scale_gaps(preset_config("cpu", "dmc:cheetah_run"), 60_000)) > 10

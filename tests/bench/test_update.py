@@ -7,19 +7,20 @@ import sys
 import pytest
 import torch
 
-from revbis.agents import AgentSettings, DrQV2
+from revbis.agents import DrQV2, DrQV2Settings
 from revbis.bench import update as speed
 from revbis.system import runtime
 
 torch.set_num_threads(1)
 TINY = {"feature_dim": 4, "latent_dim": 4, "hidden": 8, "channels": 2, "objective_hidden": 8}
+TINY |= {"batch_size": 8}
 
 
 @pytest.mark.parametrize("transition", ["n_step", "one_step"])
 @pytest.mark.parametrize("mode", ["joint", "alternating"])
 def test_measured_parts_add_up(mode, transition):
-    settings = AgentSettings("mico-rev", mode, transition=transition, **TINY)
-    result = speed.measure_update(settings, batch=8, pixels=20, repeats=3, threads=1)
+    settings = DrQV2Settings(objective="mico-rev", mode=mode, transition=transition, **TINY)
+    result = speed.measure_update("mico-rev", settings, pixels=20, repeats=3, threads=1)
     assert set(result.parts) == {
         "sample", "targets", "critic", "actor", "objective", "move_target",
     }  # fmt: skip
@@ -31,26 +32,26 @@ def test_measured_parts_add_up(mode, transition):
 
 
 def test_drqv2_has_no_objective_to_measure():
-    settings = AgentSettings("drqv2", **TINY)
-    result = speed.measure_update(settings, batch=8, pixels=20, repeats=1)
-    assert result.objective_share == result.parts["objective"] == 0
+    settings = DrQV2Settings(**TINY)
+    result = speed.measure_update("drqv2", settings, pixels=20, repeats=1)
+    assert result.objective_share == 0 and "objective" not in result.parts
 
 
 def test_measuring_restores_the_threads():
     before = torch.get_num_threads()
-    settings = AgentSettings("drqv2", **TINY)
-    result = speed.measure_update(settings, batch=8, pixels=20, repeats=1, threads=before + 1)
+    settings = DrQV2Settings(**TINY)
+    result = speed.measure_update("drqv2", settings, pixels=20, repeats=1, threads=before + 1)
     assert (result.threads, torch.get_num_threads()) == (before + 1, before)
 
 
 def test_repeats_below_one_are_refused():
     with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        speed.measure_update(AgentSettings(**TINY), repeats=0)
+        speed.measure_update("drqv2", DrQV2Settings(**TINY), repeats=0)
 
 
 def test_bound_is_one_backward_and_two_forward_passes(monkeypatch):
-    agent = DrQV2((9, 20, 20), 6, AgentSettings(**TINY), seed=0)
-    batch = speed.random_replay(20, 6, one_step=False).sample(4)
+    agent = DrQV2((9, 20, 20), 6, DrQV2Settings(**TINY), seed=0)
+    replay = speed.random_replay(20, 6, one_step=False)
     calls = []
     forward = agent.parts.encoder.forward
 
@@ -59,15 +60,15 @@ def test_bound_is_one_backward_and_two_forward_passes(monkeypatch):
         return forward(observation)
 
     monkeypatch.setattr(agent.parts.encoder, "forward", spy)
-    speed.encoder_passes(agent, batch)()
-    assert calls == [((4, 9, 20, 20), False), ((4, 9, 20, 20), True)]
+    agent.work(replay)["encoder"]()
+    assert calls == [((8, 9, 20, 20), False), ((8, 9, 20, 20), True)]
     assert all(p.grad is not None for p in agent.parts.encoder.parameters())
 
 
 @pytest.mark.slow
 def test_runs_beside_each_other_are_measured():
-    settings = AgentSettings("drqv2", **TINY)
-    found = speed.measure_neighbours(settings, batch=8, pixels=20, repeats=2)
+    settings = DrQV2Settings(**TINY)
+    found = speed.measure_neighbours("drqv2", settings, pixels=20, repeats=2)
     assert found["kept"] == found["alone"] / found["beside"] > 0
     assert found["kept_processor"] > 0
 

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from dataclasses import replace
 
 import pytest
 from tests.commands import fails
@@ -77,7 +76,7 @@ def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
     configs = small_grid().configs(tmp_path)
     path = configs[1].directory / "config.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(replace(configs[1], hidden=99).as_dict()))
+    path.write_text(json.dumps(configs[1].with_settings(hidden=99).as_dict()))
     error = fails(capsys, "sweep", *SMALL, "--out", str(tmp_path), *dry)
     assert error.startswith("revbis: error: 1 of 2 runs cannot be made, so none is started:\n")
     assert "--hidden was 99, now 16" in error

@@ -1,7 +1,6 @@
 """How a sweep decides: what is skipped, resumed, tried again and given up."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,7 +92,7 @@ def test_a_larger_budget_goes_on(made):
     configs, place = made
     result = {"frames": configs[0].frames, "mean_return": 1.0}
     place.write(place.name(configs[0]), "result.json", result)
-    longer = [replace(config, frames=config.frames + 1) for config in configs[:1]]
+    longer = [config.with_settings(frames=config.frames + 1) for config in configs[:1]]
     _, runner, _ = _run(longer, place, {"": [DONE]})
     assert len(runner.started) == 1
 
@@ -239,7 +238,7 @@ def _refused(configs, place, here=True):
 
 
 def _begin(place, config, **changes):
-    place.write(place.name(config), "config.json", replace(config, **changes).as_dict())
+    place.write(place.name(config), "config.json", config.with_settings(**changes).as_dict())
 
 
 def test_a_grid_that_can_be_made_is_not_refused(made):
@@ -262,13 +261,13 @@ def test_runs_with_other_settings_are_refused_together(made):
 
 def test_one_reason_for_all_runs_is_told_once(made):
     configs, place = made
-    text = _refused([replace(config, device="gpu") for config in configs], place, here=False)
+    text = _refused([config.with_settings(device="gpu") for config in configs], place, here=False)
     assert text == "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'; try auto"
 
 
 def test_one_reason_for_some_runs_names_the_first(made):
     configs, place = made
-    some = [replace(config, device="gpu") for config in configs[:3]] + configs[3:]
+    some = [config.with_settings(device="gpu") for config in configs[:3]] + configs[3:]
     text = _refused(some, place)
     assert f"  {place.name(configs[0])} and 2 more runs: device must be" in text
 
@@ -285,7 +284,7 @@ def test_many_reasons_are_cut(tmp_path):
 def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
     configs, place = made
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
-    with_wandb = [replace(config, wandb="mine") for config in configs]
+    with_wandb = [config.with_settings(wandb="mine") for config in configs]
     assert "pip install wandb" in _refused(with_wandb, place)
     Sweep(with_wandb, place).check(here=False)
     for config in with_wandb:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 
 import filelock
 import pytest
@@ -37,7 +36,7 @@ def alone(tmp_path_factory):
     """What the runs of the small grid write when each is trained alone, in this process."""
     configs = small_grid().configs(tmp_path_factory.mktemp("alone"))
     for config in configs:
-        assert train(replace(config, threads=1))
+        assert train(config.with_settings(threads=1))
     return evaluations(configs)
 
 
@@ -127,8 +126,8 @@ def test_a_second_driver_is_refused(tmp_path, capsys):
 
 def test_a_run_that_cannot_train_is_reported_and_the_others_finish(tmp_path):
     grid = small_grid("tests.training:BadReward", methods=["drqv2"])
-    bad = replace(grid.configs(tmp_path)[0], threads=1)
-    good = replace(_configs(tmp_path)[0], threads=1)
+    bad = grid.configs(tmp_path)[0].with_settings(threads=1)
+    good = _configs(tmp_path)[0].with_settings(threads=1)
     sweep = Sweep([bad, good], Place(str(tmp_path)))
     sweep.run(LocalRunner(2), lambda entries: None, lambda: False)
     states = [entry.state for entry in sweep.entries]
@@ -143,7 +142,7 @@ def test_a_run_that_cannot_train_is_reported_and_the_others_finish(tmp_path):
 def test_what_is_no_mistake_of_the_user_may_be_tried_again(tmp_path):
     config = small_grid("tests.sweep.tasks:Broken", methods=["drqv2"]).configs(tmp_path)[0]
     runner, ended = LocalRunner(1), []
-    runner.start("run", Job(replace(config, threads=1).as_dict()))
+    runner.start("run", Job(config.with_settings(threads=1).as_dict()))
     _wait(lambda: ended.extend(runner.ended(1.0)) or ended)
     assert ended == [("run", Outcome("failed", "RuntimeError: the device has gone"), True)]
 
@@ -152,7 +151,7 @@ def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(tmp_path
     marker, until = tmp_path / "marker", time.monotonic() + 300
     monkeypatch.setenv(MARKER, str(marker))
     grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
-    configs = [replace(config, threads=1) for config in grid.configs(tmp_path)]
+    configs = [config.with_settings(threads=1) for config in grid.configs(tmp_path)]
     sweep = Sweep(configs, Place(str(tmp_path)))
     texts = []
 
@@ -179,7 +178,7 @@ def test_a_process_that_cannot_even_begin_is_the_runs_failure(tmp_path):
 
 
 def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone, held):
-    config = replace(_configs(tmp_path)[0], threads=1)
+    config = _configs(tmp_path)[0].with_settings(threads=1)
     first, second = LocalRunner(1), LocalRunner(1)
     first.start("run", Job(config.as_dict()))
     frozen = first._children["run"]

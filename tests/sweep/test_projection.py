@@ -44,11 +44,11 @@ def _bytes(replay) -> tuple[int, int]:
 @pytest.mark.parametrize("observation", ["pixels", "state"])
 @pytest.mark.parametrize(("capacity", "frames"), [(300, 10_000), (10_000, 1200)])
 def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
-    config = replace(CPU, observation=observation, replay_capacity=capacity, frames=frames)
+    config = CPU.with_settings(observation=observation, replay_capacity=capacity, frames=frames)
     fixed = projection._PROCESS_BYTES + activation_bytes(config, config.batch_size)
     in_frames, rest = _bytes(_filled(config, projection._ACTIONS))
     assert memory_bytes(config) == fixed + in_frames + rest
-    on_disk = replace(config, replay_storage="disk")
+    on_disk = config.with_settings(replay_storage="disk")
     assert memory_bytes(on_disk) == fixed + rest
     assert disk_bytes(on_disk) == 2 * in_frames + rest
 
@@ -56,7 +56,7 @@ def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
 def test_disk_is_that_of_a_real_checkpoint(tmp_path):
     from revbis.training.checkpoint import Checkpoints
 
-    config = replace(CPU, replay_capacity=2000, frames=2000, action_repeat=4)
+    config = CPU.with_settings(replay_capacity=2000, frames=2000, action_repeat=4)
     replay = _filled(config, 6)
     Checkpoints(tmp_path, 2).save(2000, {}, {"replay": replay.state()}, replay)
     used = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
@@ -69,7 +69,7 @@ def test_activations_are_those_of_the_encoder(pixels, strides):
 
     from revbis.agents.networks import PixelEncoder
 
-    config = replace(CPU, pixels=pixels, strides=strides, channels=5)
+    config = CPU.with_settings(pixels=pixels, strides=strides, channels=5)
     encoder, made = PixelEncoder((9, pixels, pixels), 5, strides), []
     for convolution in encoder.convolutions:
         convolution.register_forward_hook(lambda _, inputs, out: made.append(out.numel()))
@@ -78,14 +78,14 @@ def test_activations_are_those_of_the_encoder(pixels, strides):
     numbers = batch.numel() + sum(made)
     assert activation_bytes(config, 2) == projection._PASSES * 4 * numbers
     assert activation_bytes(config, 6) == 3 * activation_bytes(config, 2)
-    assert activation_bytes(replace(config, observation="state"), 2) == 0
+    assert activation_bytes(config.with_settings(observation="state"), 2) == 0
 
 
 def test_what_memory_is_made_of():
-    more = replace(CPU, replay_capacity=CPU.replay_capacity * 2, frames=10**7)
+    more = CPU.with_settings(replay_capacity=CPU.replay_capacity * 2, frames=10**7)
     assert memory_bytes(more) > memory_bytes(CPU)
-    assert memory_bytes(replace(CPU, batch_size=1024)) > memory_bytes(CPU)
-    assert memory_bytes(replace(CPU, frames=10**12, replay_capacity=10**12)) > 10**15
+    assert memory_bytes(CPU.with_settings(batch_size=1024)) > memory_bytes(CPU)
+    assert memory_bytes(CPU.with_settings(frames=10**12, replay_capacity=10**12)) > 10**15
 
 
 # ---- time
@@ -105,9 +105,9 @@ SPEED = Speed(step=1.0, act=0.1, update=10.0)
 def test_exploration_has_no_updates():
     # 250 steps of 1 s; 200 of them choose an action (0.1 s) and make half an update (5 s)
     assert seconds_left(RUN, 0, SPEED) == pytest.approx(250 + 200 * 5.1)
-    everything_random = replace(RUN, explore_steps=250)
+    everything_random = RUN.with_settings(explore_steps=250)
     assert seconds_left(everything_random, 0, SPEED) == pytest.approx(250)
-    assert seconds_left(replace(RUN, explore_steps=0), 0, SPEED) == pytest.approx(250 * 6.1)
+    assert seconds_left(RUN.with_settings(explore_steps=0), 0, SPEED) == pytest.approx(250 * 6.1)
 
 
 def test_what_is_done_is_done():
@@ -131,7 +131,7 @@ def replace_speed(**changes) -> Speed:
 
 
 def _entry(name, state="waiting", *, frames=0, seconds=None, **settings):
-    config = replace(RUN, **settings)
+    config = RUN.with_settings(**settings)
     return Entry(name, config, state, standing=Standing(frames, seconds=seconds))
 
 
@@ -188,7 +188,7 @@ def test_large_batches_follow_from_small_ones():
     ],
 )
 def test_batches_grow_as_far_as_memory_allows(settings, sizes):
-    assert list(measure.batches(replace(CPU, **settings))) == sizes
+    assert list(measure.batches(CPU.with_settings(**settings))) == sizes
 
 
 def test_what_is_told_before_the_time_is_up_counts():
@@ -210,8 +210,8 @@ def test_a_measurement_ends_when_its_time_is_up():
 def test_a_small_run_is_measured(tmp_path: Path):
     from tests.sweep.grids import small_grid
 
-    config = replace(small_grid().configs(tmp_path)[1], threads=1)
+    config = small_grid().configs(tmp_path)[1].with_settings(threads=1)
     speed = measure.measure(config, seconds=120)
     assert min(speed.step, speed.act, speed.update) > 0
     with pytest.raises(measure.NotMeasuredError, match="RuntimeError: the device has gone"):
-        measure.measure(replace(config, task="tests.sweep.tasks:Broken"), seconds=120)
+        measure.measure(config.with_settings(task="tests.sweep.tasks:Broken"), seconds=120)

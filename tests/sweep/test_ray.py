@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def cluster(monkeypatch, marker, held):
 
 
 def _configs(out):
-    return [replace(c, threads=1) for c in small_grid().configs(out)]
+    return [c.with_settings(threads=1) for c in small_grid().configs(out)]
 
 
 def _runner(cluster, place):
@@ -114,7 +113,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(undisturbed, cluster, tmp_
     assert killed and sweep.complete, [entry.text for entry in sweep.entries]
     failures = place.failures(killed[0])
     assert [failure["checkpoint"] > 0 for failure in failures] == [True]
-    there = [replace(config, out=tmp_path / "shared") for config in configs]
+    there = [config.with_settings(out=tmp_path / "shared") for config in configs]
     assert evaluations(there).items() <= undisturbed.items()
 
 
@@ -144,7 +143,7 @@ def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(
 ):
     place, until = Place(str(tmp_path)), time.monotonic() + 300
     grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
-    sweep = Sweep([replace(c, threads=1) for c in grid.configs(tmp_path)], place)
+    sweep = Sweep([c.with_settings(threads=1) for c in grid.configs(tmp_path)], place)
     texts = []
 
     def look(entries):

@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +84,7 @@ def test_restart_discards_and_begins_at_frame_0(damaged, tmp_path):
 
 def test_restart_takes_other_settings(tmp_path, capsys):
     config = interrupted(tmp_path)
-    other = replace(config, learning_rate=1e-2)
+    other = config.with_settings(learning_rate=1e-2)
     assert "--restart" in fails(capsys, "train", *flags(other))
     main(["train", *flags(other), "--restart"])
     assert json.loads((other.directory / "config.json").read_text())["learning_rate"] == 1e-2
@@ -127,7 +126,7 @@ def test_a_damaged_newer_checkpoint_does_not_count_among_those_kept(tmp_path):
     config = interrupted(tmp_path, keep_checkpoints=2)
     newest = max((config.directory / "checkpoints").glob("frame-*"))
     (newest / "agent.pt").write_bytes(b"")
-    short = replace(config, keep_checkpoints=1)
+    short = config.with_settings(keep_checkpoints=1)
     train(short, stop=stop_after(1))  # saved before the damaged one's frame
     assert Checkpoints(config.directory / "checkpoints", 1).resume() is not None
 
@@ -219,14 +218,14 @@ def test_what_cannot_begin_leaves_no_folder(words, tmp_path, capsys):
 def test_what_cannot_begin_leaves_an_older_run_alone(tmp_path, capsys):
     config = interrupted(tmp_path)
     before = content(config.directory)
-    fails(capsys, "train", *flags(replace(config, device="cuda:77")))
+    fails(capsys, "train", *flags(config.with_settings(device="cuda:77")))
     assert content(config.directory) == before
 
 
 def test_another_evaluation_interval_resumes(tmp_path):
     """What is learned stays the same; evaluations follow the new interval from then on."""
     config = interrupted(tmp_path / "a", steps=60)  # 480 frames, evaluations at 0 and 400
-    other = replace(config, eval_every=100, eval_episodes=2)
+    other = config.with_settings(eval_every=100, eval_episodes=2)
     assert train(other)
     frames = [record["frames"] for record in evaluations(other)]
     assert frames[:2] == [0, 400] and len(frames) == len(set(frames)) == 2 + 3 + 1

@@ -5,7 +5,6 @@ stopped at frame 488.
 """
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.env("gym", gl=False)
 def run(tmp_path):
     shutil.copytree(FIXTURES / "run-0.1.0", tmp_path / "runs")
     (path,) = (tmp_path / "runs").rglob("config.json")
-    return replace(Config.read(path), out=tmp_path / "runs")
+    return Config.read(path).with_settings(out=tmp_path / "runs")
 
 
 def test_its_agent_acts(run):

@@ -1,7 +1,6 @@
 """What is refused before a run starts, and what is left to the machine that makes it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from tests.training import tiny_config
@@ -47,16 +46,16 @@ def test_a_run_that_can_be_made_passes(config):
 @pytest.mark.parametrize("here", [True, False])
 def test_what_no_machine_can_run_is_refused(config, changes, message, here):
     with pytest.raises(ValueError, match=message) as caught:
-        check(replace(config, **changes), here=here)
+        check(config.with_settings(**changes), here=here)
     assert not isinstance(caught.value, UnfitMachineError)
     assert "\n" not in str(caught.value)
 
 
 def test_the_limits_themselves_pass(config):
-    check(replace(config, frames=81))
-    check(replace(config, replay_capacity=7))
-    check(replace(config, replay_capacity=5, observation="state"))
-    check(replace(config, strides=(3, 3, 1, 1), pixels=52))
+    check(config.with_settings(frames=81))
+    check(config.with_settings(replay_capacity=7))
+    check(config.with_settings(replay_capacity=5, observation="state"))
+    check(config.with_settings(strides=(3, 3, 1, 1), pixels=52))
 
 
 def test_strides_agree_with_the_encoder():
@@ -87,7 +86,7 @@ def test_strides_agree_with_the_encoder():
 def test_what_this_machine_lacks_is_left_to_others(config, changes, message, monkeypatch):
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
     monkeypatch.setattr("revbis.envs.tasks.is_installed", lambda module: module == "gymnasium")
-    changed = replace(config, **changes)
+    changed = config.with_settings(**changes)
     check(changed, here=False)
     with pytest.raises(UnfitMachineError, match=message):
         check(changed)
@@ -113,7 +112,7 @@ def test_a_device_must_be_there(config, cuda, device, message, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    changed = replace(config, device=device)
+    changed = config.with_settings(device=device)
     check(changed, here=False)
     if message is None:
         check(changed)
@@ -128,25 +127,25 @@ def test_a_run_with_other_settings_is_refused(config):
     path = config.directory / "config.json"
     path.write_text(json.dumps(config.as_dict()))
     check(config)
-    check(replace(config, frames=5000, threads=2))  # does not change what is learned
+    check(config.with_settings(frames=5000, threads=2))  # does not change what is learned
     with pytest.raises(ValueError, match="begun with other settings: --hidden was 16, now 17"):
-        check(replace(config, hidden=17))
-    check(replace(config, hidden=17), here=False)
+        check(config.with_settings(hidden=17))
+    check(config.with_settings(hidden=17), here=False)
     path.write_text("[]")
     with pytest.raises(ValueError, match="is not a revbis config"):
         check(config)
 
 
 def test_changes_that_are_safe_are_returned(config):
-    [change] = check_unchanged(config, replace(config, log_every=7), "here")
+    [change] = check_unchanged(config, config.with_settings(log_every=7), "here")
     assert change.safe and str(change) == "--log-every was 80, now 7"
     with pytest.raises(ValueError, match=r"^here was begun") as caught:
-        check_unchanged(config, replace(config, hidden=3, batch_size=9), "here")
+        check_unchanged(config, config.with_settings(hidden=3, batch_size=9), "here")
     assert "--hidden" in str(caught.value) and "--batch-size" in str(caught.value)
 
 
 def test_a_missing_folder_of_videos_is_told_here_alone(config, tmp_path):
-    with_video = replace(config, task="dmc:cheetah_run", distractor=f"video:{tmp_path}/none")
+    with_video = config.with_settings(task="dmc:cheetah_run", distractor=f"video:{tmp_path}/none")
     check(with_video, here=False)
     with pytest.raises(ValueError, match="needs a folder"):
         check(with_video)

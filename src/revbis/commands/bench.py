@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
@@ -65,11 +63,11 @@ def update(
     from revbis.bench.update import measure_update
     from revbis.presets import preset_config
 
-    config = preset_config(preset, "dmc:cheetah_run")
-    settings = replace(config.agent, method=method, mode=mode)
+    config = preset_config(preset, "dmc:cheetah_run", method)
+    settings = {"mode": mode} | ({} if batch is None else {"batch_size": batch})
     speed = measure_update(
-        settings,
-        batch=config.batch_size if batch is None else batch,
+        method,
+        config.with_settings(**settings).agent,
         pixels=config.pixels if pixels is None else pixels,
         repeats=repeats,
         threads=threads,
@@ -104,8 +102,9 @@ def sharing(
     from revbis.bench.update import measure_neighbours
     from revbis.presets import preset_config
 
-    settings = replace(preset_config(preset, "dmc:cheetah_run").agent, method=method, mode="joint")
-    kept = measure_neighbours(settings, batch=batch, pixels=pixels, repeats=repeats)
+    config = preset_config(preset, "dmc:cheetah_run", method)
+    settings = config.with_settings(mode="joint", batch_size=batch).agent
+    kept = measure_neighbours(method, settings, pixels=pixels, repeats=repeats)
     print(json.dumps({"method": method, "preset": preset, "batch": batch, **kept}))
 
 
@@ -135,10 +134,8 @@ def train(
 
     seen: list[Status] = []
     with TemporaryDirectory() as folder:
-        config = preset_config(preset, task)
-        config = replace(
-            config,
-            method=method,
+        config = preset_config(preset, task, method)
+        config = config.with_settings(
             frames=frames,
             explore_steps=frames // config.action_repeat // 10,
             eval_every=frames,
@@ -146,7 +143,7 @@ def train(
             checkpoint_every=frames,
             replay_capacity=frames,
             tensorboard=False,
-            out=Path(folder),
+            out=folder,
         )
         run(config, report=lambda status: seen.__setitem__(slice(None), [status]))
     status = seen[0]

@@ -142,7 +142,7 @@ def _open(grid: Grid, out: str, where: Where) -> tuple[list[Config], Place, Swee
 
     _check_where(where, out)
     base = Path() if "://" in out else Path(out).resolve()
-    configs = [replace(config, threads=where.threads) for config in grid.configs(base)]
+    configs = [config.with_settings(threads=where.threads) for config in grid.configs(base)]
     place = Place(out)
     sweep = Sweep(configs, place)
     sweep.check(here=where.on == "local")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from revbis.commands.console import in_time, print_table, status_line, stop_signals
-from revbis.config import Config
+from revbis.config import Config, RunSettings
 from revbis.presets import preset_config
 
 if TYPE_CHECKING:
+    from revbis.agents import AgentSettings
     from revbis.training.progress import Status
 
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
@@ -26,19 +27,15 @@ the preset, cpu unless given. revbis train --list shows tasks, methods and prese
 
 
 @dataclass(frozen=True)
-class _Once:
-    """What a call is told, and the run does not keep."""
+class _Call:
+    """Flags of a call, which the run does not keep."""
 
+    objective: str | None = None
+    """Your own objective, package.module:factory, with DrQ-v2; it becomes the --method."""
     restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Discard the run's checkpoints and records and train from frame 0."""
     list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """List tasks, methods and presets, and exit."""
-
-
-@dataclass(frozen=True)
-class _Arguments:
-    run: Annotated[Config, tyro.conf.arg(name="")]
-    once: Annotated[_Once, tyro.conf.arg(name="")] = _Once()
 
 
 def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
@@ -49,9 +46,43 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
         raise ValueError("--task is missing; revbis train --list shows tasks, methods and presets")
-    default = _Arguments(preset_config(_given(words, "--preset") or "cpu", task))
-    flags = tyro.cli(_Arguments, prog=prog, args=words, default=default, description=_HELP)
-    return partial(_train, flags.run, flags.once.restart)
+    method = _method(_given(words, "--method"), _given(words, "--objective"))
+    usual = preset_config(_given(words, "--preset") or "cpu", task, method)
+    flags = tyro.cli(
+        _arguments(type(usual.agent)),
+        prog=prog,
+        args=words,
+        default=_defaults(usual),
+        description=_HELP,
+    )
+    config = Config(**vars(flags.run) | {"method": method}, agent=flags.agent)
+    return partial(_train, config, flags.call.restart)
+
+
+def _method(method: str | None, objective: str | None) -> str:
+    """The method that the flags name; an objective of the user's own is a method."""
+    if objective is None:
+        return "drqv2" if method is None else method
+    if ":" not in objective:
+        raise ValueError(
+            f"--objective must be package.module:factory, got {objective!r:.80}; the objectives "
+            "that come with revbis are methods: see revbis train --list"
+        )
+    if method not in (None, "drqv2", objective):
+        raise ValueError(f"--objective {objective} is a method of its own: drop --method {method}")
+    return objective
+
+
+def _arguments(agent: type[AgentSettings]) -> type:
+    """A dataclass of all flags: the run's, its agent's and the call's, without prefixes."""
+    parts = {"run": RunSettings, "agent": agent, "call": _Call}
+    named = [(name, Annotated[kind, tyro.conf.arg(name="")]) for name, kind in parts.items()]
+    return make_dataclass("Arguments", named, frozen=True)
+
+
+def _defaults(usual: Config) -> Any:
+    run = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
+    return _arguments(type(usual.agent))(run, usual.agent, _Call())
 
 
 def _train(config: Config, restart: bool) -> None:
@@ -93,8 +124,7 @@ def describe(status: Status, budget: int) -> str:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
         parts.append(f"eval {status.last_evaluation:.1f}")
-    if status.c is not None:
-        parts.append(f"c {status.c:.3f}")
+    parts += [f"{name} {value:.3f}" for name, value in status.agent.items()]
     total = max(sum(status.seconds.values()), 1e-9)
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
@@ -102,32 +132,35 @@ def describe(status: Status, budget: int) -> str:
 
 
 def _print_result(config: Config) -> None:
+    from revbis.training.records import agent_status
     from revbis.training.run import read_evaluations
 
+    records = read_evaluations(config.directory)
+    told = dict.fromkeys((name for record in records for name in agent_status(record)), "")
     rows = [
         {
             "frames": f"{record['frames']:,}",
             "mean return": f"{record['mean_return']:.1f}",
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
-            "c": "" if record["c"] is None else f"{record['c']:.3f}",
+            **told | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
             "time": in_time(record["seconds"]),
         }
-        for record in read_evaluations(config.directory)
+        for record in records
     ]
     print_table(f"{config.task}, {config.method}, seed {config.seed}", rows)
     print(f"finished: {config.directory}")
 
 
 def _list() -> None:
+    from revbis.agents import methods
     from revbis.envs import missing, task_names
-    from revbis.methods import METHODS
     from revbis.presets import PRESETS
 
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  " + " ".join(METHODS))
+    print("methods:\n  " + " ".join(methods()))
     print("tasks (any gym:ID and package.module:factory too):")
     for suite in ("dmc", "metaworld"):
         print("  " + " ".join(task_names(suite)))

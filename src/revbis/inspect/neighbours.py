@@ -11,12 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from revbis.envs import make_env
-from revbis.objectives import simsr_distance
 from revbis.system.files import whole_file
 from revbis.training.evaluate import episode_seed
 
 if TYPE_CHECKING:
-    from revbis.agents import DrQV2
+    from revbis.agents import Agent
     from revbis.config import Config
 
 _STREAM = 3  # of episode seeds
@@ -47,7 +46,7 @@ class Neighbours:
 
 
 def find_neighbours(
-    config: Config, agent: DrQV2, *, episodes: int, queries: int, count: int, seed: int
+    config: Config, agent: Agent, *, episodes: int, queries: int, count: int, seed: int
 ) -> Neighbours:
     """Plays episodes, embeds what was seen, and looks for neighbours.
 
@@ -72,7 +71,7 @@ def find_neighbours(
     z = _embed(agent, seen["observations"])
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.choice(len(z), size=min(queries, len(z)), replace=False))
-    distances = _distances(agent, z[chosen], z).numpy().astype(np.float64)
+    distances = agent.distance(z[chosen], z).numpy().astype(np.float64)
     close = (seen["episode"][chosen, None] == seen["episode"]) & (
         np.abs(seen["time"][chosen, None] - seen["time"]) <= 10
     )
@@ -116,7 +115,7 @@ def draw(found: Neighbours, path: Path, title: str) -> None:
         figure.savefig(file, format="png", dpi=130)
 
 
-def _collect(config: Config, agent: DrQV2, episodes: int, seed: int) -> dict[str, NDArray[Any]]:
+def _collect(config: Config, agent: Agent, episodes: int, seed: int) -> dict[str, NDArray[Any]]:
     """Every observation of some episodes, where it was seen, and the reward that followed."""
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
     kept: dict[str, list[Any]] = {"observations": [], "reward": [], "episode": [], "time": []}
@@ -140,13 +139,6 @@ def _collect(config: Config, agent: DrQV2, episodes: int, seed: int) -> dict[str
     return {name: np.asarray(values) for name, values in kept.items()}
 
 
-def _embed(agent: DrQV2, observations: NDArray[np.uint8]) -> torch.Tensor:
+def _embed(agent: Agent, observations: NDArray[np.uint8]) -> torch.Tensor:
     blocks = torch.split(torch.from_numpy(observations), _BLOCK)
     return torch.cat([agent.embed(block).cpu() for block in blocks])
-
-
-def _distances(agent: DrQV2, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """By the objective's distance; without an objective by the angle, as SimSR's."""
-    objective = agent.parts.objective
-    distance: torch.Tensor = simsr_distance(x, y) if objective is None else objective.distance(x, y)
-    return distance.detach()

@@ -15,7 +15,7 @@ from revbis.system.extras import require
 from revbis.training.evaluate import Episode, play
 
 if TYPE_CHECKING:
-    from revbis.agents import DrQV2
+    from revbis.agents import Agent
     from revbis.config import Config
 
 _SIDE = 256
@@ -23,7 +23,7 @@ _FRAMES_PER_SECOND = 25
 
 
 def record_episode(
-    config: Config, agent: DrQV2, seed: int, path: Path, side: int = _SIDE
+    config: Config, agent: Agent, seed: int, path: Path, side: int = _SIDE
 ) -> Episode:
     """Plays an episode and writes a video of it, larger and in better quality than the agent sees.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ class Replay:
         self._starts = TransitionQueue(layout.capacity)
         self._written = 0
         self._running = False
+        self.sample_seconds = 0.0  # spent on samples
         self._waiting = 0  # the running episode's first record that is not yet in the queue
 
     @staticmethod
@@ -194,7 +196,10 @@ class Replay:
                 "sample needs at least one transition, but the replay has none; add a whole "
                 f"episode or {self.n_step} steps of one before"
             )
-        return self.gather(self._generator.integers(len(self), size=batch_size))
+        start = perf_counter()
+        batch = self.gather(self._generator.integers(len(self), size=batch_size))
+        self.sample_seconds += perf_counter() - start
+        return batch
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at positions of the queue: 0 is the oldest, len(self) − 1 the newest.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import FrameType
@@ -110,7 +110,7 @@ def _mirrored(config: Any, url: str, kind: Any) -> tuple[Any, Any]:
     name = config.directory.relative_to(config.out).as_posix()
     place = blake2b(url.encode(), digest_size=8).hexdigest()
     scratch = Path(tempfile.gettempdir()) / f"revbis-{place}-{os.getpid()}"
-    local = replace(config, out=scratch)
+    local = config.with_settings(out=scratch)
     return local, kind(local.directory, f"{url.rstrip('/')}/{_below(config.out)}{name}")
 
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _ORDER: tuple[State, ...] = ("running", "failed", "waiting", "finished")
 _PLAIN_SECONDS = 30.0
 _COLOURS = {"running": "cyan", "failed": "red", "waiting": "dim", "finished": "green"}
-_COLUMNS = ("state", "frames", "done", "frames/s", "left", "return", "c", "attempts")
-# Left out one after the other where the screen is narrow; `done` stands in for `frames`.
-_DROPPED = ("attempts", "c", "frames", "frames/s", "left", "return")
+_COLUMNS = ("state", "frames", "done", "frames/s", "left", "return")
+# Left out one after the other where the screen is narrow, after attempts and what agents tell;
+# `done` stands in for `frames`.
+_DROPPED = ("frames", "frames/s", "left", "return")
 _GAP = 2  # between columns
 _LEAST_NAME = 24  # letters of a name in one line; longer names go on in the next
 _REASONS = 3  # of failed runs, on a live board
@@ -115,9 +116,12 @@ def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
     from rich.text import Text
 
     names = [_below(entry.name, prefix) for entry in entries]
-    cells = [{"state": entry.state} | _cells(entry) for entry in entries]
-    widths = {column: max(len(column), *(len(row[column]) for row in cells)) for column in _COLUMNS}
-    columns, room = _fitting(widths, max(map(len, names)), width)
+    told = list(dict.fromkeys(name for entry in entries for name in entry.standing.status))
+    cells = [{"state": entry.state} | _cells(entry, told) for entry in entries]
+    all_columns = (*_COLUMNS, *told, "attempts")
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in all_columns}
+    dropped = ("attempts", *reversed(told), *_DROPPED)
+    columns, room = _fitting(widths, dropped, max(map(len, names)), width)
     rows = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
     rows.add_column("run", overflow="fold", width=room)
     for column in columns:
@@ -129,10 +133,12 @@ def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
     return rows
 
 
-def _fitting(widths: dict[str, int], name: int, screen: int) -> tuple[list[str], int]:
+def _fitting(
+    widths: dict[str, int], spare_columns: Sequence[str], name: int, screen: int
+) -> tuple[list[str], int]:
     """The columns that fit beside the names, and the room left for these."""
-    for count in range(len(_DROPPED) + 1):
-        dropped = _DROPPED[:count]
+    for count in range(len(spare_columns) + 1):
+        dropped = spare_columns[:count]
         spare = () if "frames" in dropped else ("done",)
         columns = [column for column in widths if column not in (*dropped, *spare)]
         room = screen - sum(widths[column] + _GAP for column in columns)
@@ -141,17 +147,17 @@ def _fitting(widths: dict[str, int], name: int, screen: int) -> tuple[list[str],
     return columns, max(room, min(name, _LEAST_NAME))
 
 
-def _cells(entry: Entry) -> dict[str, str]:
+def _cells(entry: Entry, status: Sequence[str]) -> dict[str, str]:
     standing, budget = entry.standing, entry.config.frames
     speed = standing.frames_per_second if entry.state == "running" else None
-    mean, c = standing.mean_return, standing.c
+    mean, told = standing.mean_return, standing.status
     return {
         "frames": f"{standing.frames:,}/{budget:,}",
         "done": f"{min(standing.frames / budget, 1):.0%}",
         "frames/s": f"{speed:.0f}" if speed else "",
         "left": in_time(max(budget - standing.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
-        "c": "" if c is None else f"{c:.3f}",
+        **{name: f"{told[name]:.3f}" if name in told else "" for name in status},
         "attempts": str(entry.attempts or ""),
     }
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 from revbis import checks, schema
-from revbis.config import Config
-from revbis.methods import METHODS
+from revbis.agents.registry import resolve
+from revbis.config import Config, setting_names
 from revbis.presets import preset_config
 from revbis.schema import Seed, Text
 
@@ -56,7 +56,7 @@ class Grid:
             if double:
                 raise ValueError(f"{name} has {', '.join(double)} more than once")
         for method in self.methods:
-            checks.choice(method, METHODS, "methods")
+            resolve(method)
         _check_settings("settings", self.settings)
         for name, settings in self.overrides.items():
             if not _FOLDER.fullmatch(name):
@@ -79,10 +79,12 @@ class Grid:
     def _config(
         self, out: Path, seed: int, task: str, method: str, override: Mapping[str, Any]
     ) -> Config:
-        start = preset_config(self.preset, task)
-        settings = {**self.settings, **override}
+        start = preset_config(self.preset, task, method)
+        others = setting_names() - start.as_dict().keys()  # of agents that this method is not
+        given = {**self.settings, **override}
+        settings = {name: value for name, value in given.items() if name not in others}
         try:
-            return replace(start, seed=seed, method=method, out=out, **settings)
+            return start.with_settings(seed=seed, out=out, **settings)
         except ValueError as problem:
             raise ValueError(f"settings of {task}, {method}: {problem}") from None
 
@@ -172,9 +174,8 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
 
 
 def _check_settings(where: str, settings: Any) -> None:
-    known = {each.name for each in fields(Config)} - set(_GIVEN)
     try:
-        schema.check_keys(settings, known, where)
+        schema.check_keys(settings, setting_names() - set(_GIVEN), where)
     except ValueError as problem:
         raise ValueError(
             f"{problem}; revbis train --help lists the settings ({', '.join(_GIVEN)} are given "

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from revbis.config import Config
 from revbis.sweep.projection import Speed, activation_bytes
 
 if TYPE_CHECKING:
-    from revbis.agents import DrQV2
+    from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
-    from revbis.replay import Batch
+    from revbis.replay import Replay
 
 SECONDS = 18.0  # with the start of the command, no more than 20
 _STEPS, _ACTS, _UPDATES = 30, 10, 3  # measured, if the time allows
@@ -73,12 +74,12 @@ def parse(printed: str) -> Speed | None:
 
 def batches(config: Config) -> Iterator[int]:
     """Batch sizes to measure: growing ones, up to the run's own or to what memory allows."""
-    batch = min(16, config.batch_size)
+    batch = min(16, config.agent.batch_size)
     while True:
         yield batch
-        if batch == config.batch_size:
+        if batch == config.agent.batch_size:
             return
-        batch = min(batch * _BATCHES, config.batch_size)
+        batch = min(batch * _BATCHES, config.agent.batch_size)
         if activation_bytes(config, batch) > _MOST_BYTES:
             return
 
@@ -94,16 +95,23 @@ def extrapolate(times: dict[int, float], batch: int) -> float:
     return times[largest] + slope * (batch - largest)
 
 
-def _measure_steps(env: TaskEnv) -> float:
-    env.reset(seed=0)
+def _measure_steps(env: TaskEnv, replay: Replay) -> float:
+    """Mean time of a step at random; what is seen goes into the replay buffer."""
+    observation, info = env.reset(seed=0)
+    replay.begin(info.get("frame", observation))
     env.action_space.seed(0)
     times: list[float] = []
     while len(times) < _STEPS and sum(times) < _STEP_SECONDS:
+        action = env.action_space.sample()
         start = time.perf_counter()
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        if terminated or truncated:
-            env.reset()
+        observation, reward, terminated, truncated, info = env.step(action)
         times.append(time.perf_counter() - start)
+        over, frame = terminated or truncated, info.get("frame", observation)
+        replay.add(action, reward, info["discount"], frame, last=over)
+        if over:
+            observation, info = env.reset()
+            replay.begin(info.get("frame", observation))
+    replay.cut()
     return sum(times) / len(times)
 
 
@@ -117,25 +125,6 @@ def _measure(run: Callable[[], object], repeats: int) -> float:
     return median(times[1:])
 
 
-def _random_batch(agent: DrQV2, batch: int, one_step: bool) -> Batch:
-    import torch
-
-    from revbis.replay import Batch, OneStep
-
-    generator = torch.Generator().manual_seed(0)
-    shape = (batch, *agent.observation_shape)
-
-    def observations() -> torch.Tensor:
-        if len(shape) == 2:
-            return torch.randn(shape, generator=generator)
-        return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
-
-    action = torch.rand((batch, agent.action_size), generator=generator)
-    reward, discount = torch.rand(batch, generator=generator), torch.full((batch,), 0.9)
-    extra = OneStep(reward, discount, observations()) if one_step else None
-    return Batch(observations(), action, reward, discount, observations(), extra)
-
-
 def _tell(**parts: float | int | None) -> None:
     print(json.dumps(parts), flush=True)
 
@@ -147,32 +136,31 @@ def main() -> None:
     _limit_memory()
     config = Config.from_dict(json.loads(sys.argv[1]))
     runtime.prepare(config.threads)
-    from dataclasses import replace
-
-    from revbis.agents import DrQV2
     from revbis.envs import make_env
-    from revbis.training.run import resolve_device
+    from revbis.training.build import make_agent, make_replay, resolve_device
 
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon
+    replay = make_replay(config, env, capacity=2 * _STEPS + config.frame_stack + config.n_step)
     _tell(
-        step=_measure_steps(env),
+        step=_measure_steps(env, replay),
         episode=None if horizon is None else -(-horizon // config.action_repeat),
     )
-    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
-    settings = replace(config.agent, compile=False)
-    agent = DrQV2(shape, size, settings, seed=0, device=resolve_device(config.device))
+    config = replace(config, agent=config.agent.for_reading())  # compiling takes too long
+    device = resolve_device(config.device)
+    agent = make_agent(config, env, device)
     observation, _ = env.reset(seed=0)
     _tell(act=_measure(lambda: agent.act(observation, 0, explore=False), _ACTS))
     times: dict[int, float] = {}
     for batch in batches(config):
-        data = _random_batch(agent, batch, config.transition == "one_step")
+        agent = make_agent(config.with_settings(batch_size=batch), env, device)
 
-        def update(data: Batch = data) -> float:
-            return float(agent.update(data, config.explore_steps)["critic_loss"])  # waits for GPUs
+        def update(agent: Agent = agent) -> float:
+            metrics = agent.update(replay, config.agent.explore_steps)
+            return float(sum(metrics.values()))  # waits for GPUs
 
         times[batch] = _measure(update, _UPDATES)
-        _tell(update=extrapolate(times, config.batch_size))
+        _tell(update=extrapolate(times, config.agent.batch_size))
 
 
 def _limit_memory() -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from revbis import schema
 from revbis.config import Config
 from revbis.schema import Beat, Failure, Failures, Result
 from revbis.training.folder import is_url, open_storage
+from revbis.training.records import agent_status
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class Standing:
         frames_per_second: Speed since the attempt began.
         seconds: Time spent on all frames.
         mean_return: Of the last evaluation.
-        c: The coefficient.
+        status: What the agent tells of itself.
         beat: Frames in progress.json, which change while the run is alive.
     """
 
@@ -37,7 +38,7 @@ class Standing:
     frames_per_second: float | None = None
     seconds: float | None = None
     mean_return: float | None = None
-    c: float | None = None
+    status: dict[str, float] = field(default_factory=dict)
     beat: int = 0
 
 
@@ -94,7 +95,7 @@ class Place:
             frames_per_second=_positive(progress.get("frames_per_second")),
             seconds=_positive(newest.get("seconds")),
             mean_return=_finite(newest.get("mean_return")),
-            c=_finite(progress.get("c")),
+            status=_status(progress),
             beat=beat,
         )
 
@@ -158,3 +159,8 @@ def _finite(value: float | None) -> float | None:
 
 def _positive(value: float | None) -> float | None:
     return value if value is not None and 0 < value < math.inf else None
+
+
+def _status(beat: Beat) -> dict[str, float]:
+    """The finite numbers of an agent's status."""
+    return {name: value for name, value in agent_status(beat).items() if math.isfinite(value)}

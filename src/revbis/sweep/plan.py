@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from revbis.agents.registry import resolve
 from revbis.sweep.projection import Speed, seconds_left
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | No
 def representative(entries: Sequence[Entry]) -> Config | None:
     """A run to measure: one that is not finished, with an objective if there is one."""
     open_runs = [entry.config for entry in entries if entry.state != "finished"]
-    with_objective = [config for config in open_runs if config.agent.has_objective]
+    with_objective = [config for config in open_runs if resolve(config.method).objective]
     return next(iter(with_objective or open_runs), None)
 
 
@@ -49,7 +50,7 @@ def together(times: Sequence[float | None], workers: int) -> float | None:
 def _rate(entry: Entry) -> float | None:
     """Frames a second of a run that has begun, once its random steps no longer count for much."""
     standing, config = entry.standing, entry.config
-    if standing.frames < 2 * config.explore_steps * config.action_repeat:
+    if standing.frames < 2 * config.agent.explore_steps * config.action_repeat:
         return None
     return standing.frames / standing.seconds if standing.seconds else None
 

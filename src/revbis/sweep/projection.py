@@ -8,8 +8,6 @@ from revbis.config import Config
 from revbis.replay.storage import Layout
 
 _PROCESS_BYTES = 800_000_000  # Python, PyTorch and a simulator, as measured
-_FLOAT = 4
-_PASSES = 4  # activations alive at once: forwards, their gradients, the next batch, scratch
 _ACTIONS = 32  # more numbers than any action has
 _FEATURES = 64  # more than most tasks' own vectors have
 
@@ -35,7 +33,7 @@ def memory_bytes(config: Config) -> int:
     """Memory of a run: the replay buffer, the activations of an update, and the process."""
     layout = _layout(config)
     frames = layout.frame_bytes if config.replay_storage == "ram" else 0
-    activations = activation_bytes(config, config.batch_size)
+    activations = activation_bytes(config, config.agent.batch_size)
     return _PROCESS_BYTES + frames + layout.other_bytes + activations
 
 
@@ -47,14 +45,8 @@ def disk_bytes(config: Config) -> int:
 
 
 def activation_bytes(config: Config, batch: int) -> int:
-    """Memory of the images in an update and of what the convolutions make of them."""
-    if config.observation != "pixels":
-        return 0
-    side, numbers = config.pixels, 3 * config.frame_stack * config.pixels**2
-    for stride in config.strides:
-        side = (side - 3) // stride + 1
-        numbers += config.channels * side**2
-    return _PASSES * batch * numbers * _FLOAT
+    """Memory of an update with a batch of this size, beside the replay buffer."""
+    return config.agent.activation_bytes(config.observation_shape, batch)
 
 
 def seconds_left(config: Config, done: int, speed: Speed) -> float:
@@ -67,7 +59,7 @@ def seconds_left(config: Config, done: int, speed: Speed) -> float:
     """
     first = done // config.action_repeat
     steps = max(-(-config.frames // config.action_repeat) - first, 0)
-    learning = max(steps - max(config.explore_steps - first, 0), 0)
+    learning = max(steps - max(config.agent.explore_steps - first, 0), 0)
     training = steps * speed.step + learning * (speed.act + speed.update / config.update_every)
     if not steps or speed.episode is None:
         return training

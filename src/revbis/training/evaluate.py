@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from revbis.agents import DrQV2
+    from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
 
 Watch = Callable[[NDArray[Any], dict[str, Any]], None]
@@ -33,7 +33,7 @@ class Episode:
     success_last: bool | None
 
 
-def play(agent: DrQV2, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
+def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
     """One episode with the mean action; it draws no random number of the agent's.
 
     Args:
@@ -43,6 +43,7 @@ def play(agent: DrQV2, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
         watch: Called with every action taken (and the info that followed it).
     """
     observation, info = env.reset(seed=seed)
+    agent.begin_episode()
     total, over = 0.0, False
     while not over:
         action = agent.act(observation, 0, explore=False)
@@ -54,7 +55,7 @@ def play(agent: DrQV2, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
     return Episode(total, info["frames"], info["success_any"], info["success_last"])
 
 
-def evaluate(agent: DrQV2, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
+def evaluate(agent: Agent, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
     """One episode for each seed."""
     return [play(agent, env, seed) for seed in seeds]
 

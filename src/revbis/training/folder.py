@@ -93,7 +93,7 @@ class RunFolder:
             "frames_per_second": round(now.frames_per_second, 2),
             "seconds": round(sum(now.seconds.values()), 1),
             "mean_return": now.last_evaluation,
-            "c": now.c,
+            "status": now.agent,
         }
         try:
             self._write("progress.json", json.dumps(progress).encode())

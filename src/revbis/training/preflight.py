@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from revbis.system.extras import is_installed
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 _LEAST_PIXELS = 8
-_KERNEL = 3  # side of a convolution's window
 
 
 class UnfitMachineError(ValueError):
@@ -32,15 +30,14 @@ def check(config: Config, *, here: bool = True) -> None:
         ValueError: With what was wanted, what came and what to do.
         UnfitMachineError: The same, if only this machine is in the way.
     """
-    _check_budget(config.frames, config.explore_steps, config.action_repeat)
+    _check_budget(config.frames, config.agent.explore_steps, config.action_repeat)
     if not _DEVICE.fullmatch(config.device):
         raise ValueError(
             f"device must be auto, cpu, mps, cuda or cuda:N, got {config.device!r}; try auto"
         )
-    if config.mixed_precision and config.device == "cpu":
-        raise ValueError("mixed_precision needs a GPU, but device is cpu; turn one of them off")
     check_name(config.task)
     stack = _check_observation(config)
+    config.agent.check(config.observation_shape, config.device)
     least = stack + config.n_step + 1
     if config.replay_capacity < least:
         raise ValueError(
@@ -99,19 +96,7 @@ def _check_observation(config: Config) -> int:
             raise ValueError(f"{config.task} draws its own pictures: leave distractor out")
         if config.quality != "full":
             raise ValueError(f"{config.task} draws its own pictures: quality must be full")
-    _check_strides(config.pixels, config.strides)
     return config.frame_stack
-
-
-def _check_strides(pixels: int, strides: Sequence[int]) -> None:
-    side = pixels
-    for stride in strides:
-        side = (side - _KERNEL) // stride + 1
-        if side < 1:
-            raise ValueError(
-                f"images of {pixels}x{pixels} are too small for four convolutions with strides "
-                f"{tuple(strides)}: use more pixels or smaller strides"
-            )
 
 
 def _check_distractor(spec: str, pixels: int) -> None:

@@ -87,7 +87,7 @@ class Status:
         progress: Counters.
         last_return: Of the last training episode.
         last_evaluation: Mean return of the last evaluation.
-        c: The coefficient, if there is one.
+        agent: What the agent tells of itself, such as the coefficient c.
         seconds: By phase.
         frames_per_second: Since this process began.
     """
@@ -95,7 +95,7 @@ class Status:
     progress: Progress
     last_return: float | None
     last_evaluation: float | None
-    c: float | None
+    agent: dict[str, float]
     seconds: dict[str, float]
     frames_per_second: float
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,12 @@ def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
         _LOG.warning("Weights & Biases did not start (%s); training goes on without it", problem)
         return []
     return [_Wandb(opened)]
+
+
+def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
+    """What the agent told of itself in an evaluation; earlier runs kept c alone, if any."""
+    status: Mapping[str, Any] = record.get("status", {"c": record.get("c")})
+    return {name: value for name, value in status.items() if value is not None}
 
 
 def read_records(path: Path) -> list[Record]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from revbis import __version__, schema
+from revbis.agents import Agent
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.presets import command_line
@@ -22,6 +23,7 @@ from revbis.schema import Result
 from revbis.system.files import write_whole
 from revbis.system.runtime import use_threads
 from revbis.training import preflight
+from revbis.training.build import make_agent, resolve_device
 from revbis.training.checkpoint import Checkpoints, read_agent
 from revbis.training.folder import RunFolder
 from revbis.training.progress import Status
@@ -160,34 +162,19 @@ def finished(config: Config) -> bool:
         return False
 
 
-def resolve_device(name: str) -> str:
-    """The device a name stands for: `auto` is the best there is."""
-    import torch
-
-    if name != "auto":
-        return name
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def open_run(folder: Path) -> tuple[Config, Any]:
+def open_run(folder: Path) -> tuple[Config, Agent]:
     """A run's config and its agent at the newest checkpoint, on the CPU.
 
     Raises:
         ValueError: If the folder is no run, or has no checkpoint yet.
     """
-    from revbis.agents import DrQV2
-
     config = Config.read(folder / "config.json")
     state = read_agent(folder / "checkpoints")
     if state is None:
         raise ValueError(f"{folder} has no checkpoint yet; train it further")
     env = make_env(**config.environment, seed=config.seed)
-    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
+    agent = make_agent(replace(config, agent=config.agent.for_reading()), env, "cpu")
     env.close()
-    settings = replace(config.agent, compile=False, mixed_precision=False)
-    agent = DrQV2(shape, size, settings, seed=config.seed)
     try:
         agent.load_state_dict(state)
     except Exception as problem:  # a forged state can fail in any way; ours cannot

@@ -13,15 +13,14 @@ import numpy as np
 import torch
 
 from revbis import schema
-from revbis.agents import DrQV2
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.objectives import NonFiniteError
-from revbis.replay import Replay
 from revbis.system.files import write_whole
 from revbis.system.memory import resident_bytes
 from revbis.training import alarms
 from revbis.training.alarms import Alarm
+from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
 from revbis.training.evaluate import episode_seed, evaluate
@@ -60,23 +59,8 @@ class Trainer:
         self.config, self.records, self.checkpoints = config, records, checkpoints
         self.env = make_env(**config.environment, seed=config.seed)
         self.eval_env = make_env(**config.environment, seed=config.seed, distractor_split="eval")
-        shape = self.env.observation_space.shape
-        size = int(self.env.action_space.shape[0])
-        pixels = config.observation == "pixels"
-        self.replay = Replay(
-            config.replay_capacity,
-            (3, *shape[1:]) if pixels else shape,
-            size,
-            stack=config.frame_stack if pixels else 1,
-            n_step=config.n_step,
-            discount=config.discount,
-            shift=config.shift,
-            seed=episode_seed(config.seed, 2),
-            storage=config.replay_storage,
-            directory=config.directory,
-            one_step=config.transition == "one_step",
-        )
-        self.agent = DrQV2(shape, size, config.agent, seed=config.seed, device=device)
+        self.replay = make_replay(config, self.env)
+        self.agent = make_agent(config, self.env, device)
         self.progress, self.clock = Progress(), Clock()
         self._episode: RunningEpisode | None = None
         self._last_return: float | None = None
@@ -139,7 +123,7 @@ class Trainer:
             progress=self.progress,
             last_return=self._last_return,
             last_evaluation=evaluations[-1]["mean_return"] if evaluations else None,
-            c=self.agent.coefficient,
+            agent=self.agent.status(),
             seconds=self.clock.split(),
             frames_per_second=(self.progress.frames - frames) / passed,
         )
@@ -226,6 +210,7 @@ class Trainer:
         seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
         observation, info = self.env.reset(seed=seed)
         self.replay.begin(info.get("frame", observation))
+        self.agent.begin_episode()
         return RunningEpisode(seed, observation=observation)
 
     def _step(self) -> None:
@@ -257,7 +242,7 @@ class Trainer:
     def _update_is_due(self) -> bool:
         steps = self.progress.agent_steps
         return (
-            steps > self.config.explore_steps
+            steps > self.config.agent.explore_steps
             and steps % self.config.update_every == 0
             and len(self.replay) > 0
         )
@@ -268,16 +253,15 @@ class Trainer:
         return not made or self.progress.frames // every > made[-1]["frames"] // every
 
     def _update(self) -> None:
-        progress = self.progress
-        with self.clock.phase("sampling"):
-            batch = self.replay.sample(self.config.batch_size)
+        progress, sampling = self.progress, self.replay.sample_seconds
         with self.clock.phase("update"):
             try:
                 metrics = self.agent.update(
-                    batch, progress.agent_steps, with_metrics=self._averages.empty
+                    self.replay, progress.agent_steps, with_metrics=self._averages.empty
                 )
             except NonFiniteError as problem:
                 self._fail(Alarm("non_finite", str(problem)), {})
+        self.clock.move(self.replay.sample_seconds - sampling, "update", "sampling")
         progress.updates += 1
         self._averages.add(metrics)
 
@@ -301,7 +285,7 @@ class Trainer:
                 "returns": returns,
                 "success_any": [episode.success_any for episode in episodes],
                 "success_last": [episode.success_last for episode in episodes],
-                "c": self.agent.coefficient,
+                "status": self.agent.status(),
             }
         )
         progress.evaluations += 1
@@ -332,9 +316,9 @@ class Trainer:
                 "episodes": self.progress.episodes,
                 "seconds": round(self.clock.total, 3),
                 "episode_return": self._last_return,
-                "c": self.agent.coefficient,
                 "replay_size": len(self.replay),
                 "resident_bytes": resident_bytes(),
+                **self.agent.status(),
                 **metrics,
                 **seconds,
             }

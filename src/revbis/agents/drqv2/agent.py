@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from revbis.agents.inputs import check_batch, check_observation, check_shape
+from revbis.agents.drqv2.inputs import check_batch, check_observation, check_shape
+from revbis.agents.drqv2.parts import Parts
+from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.networks import linear_schedule, noisy_action
-from revbis.agents.parts import Parts
-from revbis.agents.settings import AgentSettings
-from revbis.objectives import Objective, ObjectiveOutput, normalise
+from revbis.agents.protocol import Metrics, Stopwatch
+from revbis.objectives import Objective, ObjectiveOutput, normalise, simsr_distance
 
 if TYPE_CHECKING:
-    from revbis.replay import Batch
-
-Metrics = dict[str, Tensor]
+    from revbis.replay import Batch, Replay
 
 
 class DrQV2:
@@ -35,7 +35,7 @@ class DrQV2:
     Args:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
         action_size: Numbers in an action.
-        settings: Method, sizes and rates.
+        settings: Objective, sizes and rates.
         seed: Of the networks, the exploration and the updates.
         device: Where the networks are.
 
@@ -47,7 +47,7 @@ class DrQV2:
         self,
         observation_shape: Sequence[int],
         action_size: int,
-        settings: AgentSettings,
+        settings: DrQV2Settings,
         *,
         seed: int,
         device: str | torch.device = "cpu",
@@ -64,19 +64,22 @@ class DrQV2:
         self.optimisers = self.parts.make_optimisers(settings)
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
-        self._joint = settings.has_objective and settings.mode == "joint"
-        self._one_step = settings.has_objective and settings.transition == "one_step"
+        self._joint = settings.objective is not None and settings.mode == "joint"
+        self._one_step = settings.one_step
+        self.stopwatch: Stopwatch = lambda part: nullcontext()
 
     def deviation(self, step: int) -> float:
         """Standard deviation of the noise at an agent step."""
         s = self.settings
         return linear_schedule(s.noise_start, s.noise_end, s.noise_steps, step)
 
-    @property
-    def coefficient(self) -> float | None:
+    def status(self) -> dict[str, float]:
         """The adaptive coefficient c, where there is one."""
         learned = getattr(self.parts.objective, "coefficient", None)
-        return None if learned is None else float(learned()[1].detach())
+        return {} if learned is None else {"c": float(learned()[1].detach())}
+
+    def begin_episode(self) -> None:
+        """Nothing: an action depends on the observation alone."""
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
@@ -114,7 +117,19 @@ class DrQV2:
             z = parts.readouts(features, "projection")[0].float()
         return normalise(z) if parts.objective.normalisation else z
 
-    def update(self, batch: Batch, step: int, *, with_metrics: bool = False) -> Metrics:
+    def distance(self, x: Tensor, y: Tensor) -> Tensor:
+        """By the objective's distance, [N, D] × [M, D] → [N, M]; else by the angle, as SimSR's."""
+        objective = self.parts.objective
+        between: Tensor = simsr_distance(x, y) if objective is None else objective.distance(x, y)
+        return between.detach()
+
+    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
+        """One update with a batch from the replay buffer; see `learn`."""
+        with self.stopwatch("sample"):
+            batch = replay.sample(self.settings.batch_size)
+        return self.learn(batch, step, with_metrics=with_metrics)
+
+    def learn(self, batch: Batch, step: int, *, with_metrics: bool = False) -> Metrics:
         """One step of critic, actor, objective, coefficient and target (Algorithm 1).
 
         Args:
@@ -129,11 +144,15 @@ class DrQV2:
         if self._one_step and batch.one_step is None:
             raise ValueError("transition is one_step, but the batch has no one_step: ask replay")
         deviation = self.deviation(step)
-        features, metrics, out = self._critic_step(batch, deviation)
-        metrics |= self._actor_step(features, deviation)
+        with self.stopwatch("critic"):
+            features, metrics, out = self._critic_step(batch, deviation)
+        with self.stopwatch("actor"):
+            metrics |= self._actor_step(features, deviation)
         if self.parts.objective is not None and not self._joint:
-            out = self._objective_step(batch, self.parts.objective)
-        self.parts.move_target(self.settings.target_rate)
+            with self.stopwatch("objective"):
+                out = self._objective_step(batch, self.parts.objective)
+        with self.stopwatch("move_target"):
+            self.parts.move_target(self.settings.target_rate)
         if out is not None:
             metrics |= _objective_metrics(out, with_metrics)
         return metrics | {
@@ -147,7 +166,8 @@ class DrQV2:
         """Steps encoder and critic, in joint mode on the sum of both losses."""
         parts, out = self.parts, None
         with self._precision():
-            target_q, next_z = self._targets(batch, deviation)
+            with self.stopwatch("targets"):
+                target_q, next_z = self._targets(batch, deviation)
             features = parts.encoder(batch.obs)
             reads = ("critic", "projection") if self._joint else ("critic",)
             readout, *z = parts.readouts(features, *reads)
@@ -155,7 +175,8 @@ class DrQV2:
         loss = functional.mse_loss(q1, target_q) + functional.mse_loss(q2, target_q)
         critic_loss = loss.detach()
         if parts.objective is not None and next_z is not None:
-            out = self._compare(batch, parts.objective, z[0], next_z)
+            with self.stopwatch("objective"):
+                out = self._compare(batch, parts.objective, z[0], next_z)
             loss = loss + self.settings.objective_weight * out.representation_loss
             if out.coefficient_loss is not None:  # it reaches raw_c alone and may share the pass
                 loss = loss + out.coefficient_loss
@@ -247,13 +268,44 @@ class DrQV2:
         enabled = self.settings.mixed_precision
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
+    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
+        """The encoder's passes in an update, and the objective from embeddings on.
+
+        Gradients are thrown away; nothing is learned.
+        """
+        batch = replay.sample(self.settings.batch_size)
+        encoder, objective = self.parts.encoder, self.parts.objective
+        gradient = torch.randn(len(batch.obs), encoder.size) / encoder.size
+
+        def encode() -> None:
+            for parameter in encoder.parameters():
+                parameter.grad = None
+            with torch.no_grad():
+                encoder(batch.next_obs)
+            encoder(batch.obs).backward(gradient)
+
+        if objective is None:
+            return {"encoder": encode}
+        z, next_z = (torch.randn(len(batch.obs), self.settings.latent_dim) for _ in range(2))
+        trained = [*objective.representation_parameters(), *objective.coefficient_parameters()]
+
+        def compare() -> None:
+            x = z.clone().requires_grad_()
+            out = objective(x, batch.action, batch.reward, batch.discount, next_z)
+            loss = out.representation_loss
+            if out.coefficient_loss is not None:
+                loss = loss + out.coefficient_loss
+            torch.autograd.grad(loss, [x, *trained])
+
+        return {"encoder": encode, "objective": compare}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
 
         As in PyTorch, the tensors are the living ones: save or copy them before training goes on.
         """
         return {
-            "method": self.settings.method,
+            "method": self.settings.objective or "drqv2",
             "mode": self.settings.mode,
             "networks": {name: part.state_dict() for name, part in self.parts.modules().items()},
             "optimisers": {name: adam.state_dict() for name, adam in self.optimisers.items()},
@@ -267,8 +319,8 @@ class DrQV2:
         Raises:
             ValueError: If it is another method's or mode's.
         """
-        for name in ("method", "mode"):
-            wanted = getattr(self.settings, name)
+        own = {"method": self.settings.objective or "drqv2", "mode": self.settings.mode}
+        for name, wanted in own.items():
             if state[name] != wanted:
                 raise ValueError(f"the state is of {name} {state[name]!r}, wanted is {wanted!r}")
         for name, part in self.parts.modules().items():

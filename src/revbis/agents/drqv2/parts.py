@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.linear import Readouts
 from revbis.agents.networks import PixelEncoder, Policy, TwinQ, VectorEncoder
-from revbis.agents.settings import AgentSettings
 from revbis.objectives import Objective, make_objective
 
 _FUSED = ("cpu", "cuda")  # devices on which Adam passes over the parameters once
@@ -34,7 +34,7 @@ class Parts:
         self,
         observation_shape: tuple[int, ...],
         action_size: int,
-        settings: AgentSettings,
+        settings: DrQV2Settings,
         device: torch.device,
     ) -> None:
         s = settings
@@ -47,7 +47,7 @@ class Parts:
         # these are neighbours.
         widths = {"critic": s.feature_dim, "projection": s.latent_dim}
         widths |= {"actor": s.feature_dim, "target": s.feature_dim}
-        if not s.has_objective:
+        if s.objective is None:
             del widths["projection"]
         self.readouts = Readouts(self.encoder.size, widths, device)
         self.readouts.draw("critic", "actor")
@@ -59,10 +59,10 @@ class Parts:
         ):
             target.requires_grad_(False).copy_(critic.detach())
         self.objective: Objective | None = None
-        if s.has_objective:  # drawn last: with and without it, the others begin as the same
+        if s.objective is not None:  # drawn last: with and without it, the others begin as the same
             self.readouts.draw("projection")
             self.objective = make_objective(
-                s.method, s.latent_dim, action_size, **s.objective_options
+                s.objective, s.latent_dim, action_size, **s.objective_options
             ).to(device)
         if s.compile:
             for network in (self.encoder, self.policy, self.critic, self.target):
@@ -76,7 +76,7 @@ class Parts:
             *self.target.parameters(),
         ]
 
-    def make_optimisers(self, settings: AgentSettings) -> dict[str, Adam]:
+    def make_optimisers(self, settings: DrQV2Settings) -> dict[str, Adam]:
         """Every parameter is in one of them; alternating: the encoder's are in two."""
         s = settings
         encoder: list[Tensor] = list(self.encoder.parameters())

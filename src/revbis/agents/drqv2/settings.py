@@ -1,0 +1,139 @@
+"""What DrQ-v2 is made of. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
+
+import tyro
+
+from revbis import checks
+from revbis.agents.settings import AgentSettings, Shape
+from revbis.methods import OBJECTIVES
+from revbis.schema import Above, AboveOrZero, Count, Few, Share, Size, Stride, Text
+
+_KERNEL = 3  # side of a convolution's window
+_FLOAT = 4  # bytes
+_PASSES = 4  # activations alive at once: forwards, their gradients, the next batch, scratch
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrQV2Settings(AgentSettings):
+    """DrQ-v2 and its bisimulation objective; the defaults are the paper's.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    objective: Annotated[Text | None, tyro.conf.Suppress] = None
+    """The objective by name or as package.module:factory; the method decides it."""
+    mode: Literal["joint", "alternating"] = "alternating"
+    """joint adds the objective to the critic's loss; alternating gives it its own encoder pass."""
+    feature_dim: Size = 50
+    """Width of the actor's and the critic's trunk."""
+    latent_dim: Size = 50
+    """Width of the objective's embeddings."""
+    hidden: Size = 1024
+    """Width of hidden layers."""
+    channels: Few = 32
+    """Channels of each convolution."""
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 1, 1, 1)
+    """Strides of the four convolutions."""
+    learning_rate: Above = 1e-4
+    """Adam's, for encoder, critic and actor."""
+    objective_learning_rate: Above = 1e-4
+    """Adam's, for the objective's projection and heads; alternating: also for its encoder steps."""
+    coefficient_learning_rate: Above = 1e-4
+    """Adam's, for the coefficient c."""
+    objective_weight: AboveOrZero = 1.0
+    """Weight of the objective beside the critic's loss, in joint mode."""
+    target_rate: Share = 0.01
+    """Share of the critic that enters its target at each update."""
+    noise_clip: Above = 0.3
+    """Largest noise in target actions and in the actor's loss."""
+    noise_start: AboveOrZero = 1.0
+    """Standard deviation of the exploration noise at the start."""
+    noise_end: AboveOrZero = 0.1
+    """Standard deviation of the exploration noise at the end."""
+    noise_steps: Count = 2_000_000
+    """Agent steps from start to end of the exploration noise."""
+    transition: Literal["n_step", "one_step"] = "n_step"
+    """Which transition the objective sees; the critic always sees the n-step one."""
+    objective_loss: Literal["huber", "squared"] | None = None
+    """Loss of the objective's regression; None for the objective's own."""
+    normalisation: bool | None = None
+    """Scale embeddings to length 1; None for the objective's own choice."""
+    pairing: Literal["all", "permuted"] | None = None
+    """Compare all pairs of a batch or one partner each; None for the objective's own."""
+    beta: Above | None = None
+    """Weight of the angle in MICo's distance; None for 0.1."""
+    objective_hidden: Size | None = None
+    """Width of the objective's hidden layer; None for the objective's own."""
+    compile: bool = False
+    """Use torch.compile on the networks."""
+    mixed_precision: bool = False
+    """Compute networks in bfloat16 where that is safe; on GPUs only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective is not None and ":" not in self.objective:
+            checks.choice(self.objective, OBJECTIVES, "objective")
+        if self.beta is not None and "mico" not in (self.objective or ""):
+            owner = self.objective or "drqv2"
+            raise ValueError(f"beta belongs to MICo's distance, which {owner} does not have")
+
+    @property
+    def one_step(self) -> bool:
+        """Whether batches must also carry the one-step transition, for the objective."""
+        return self.objective is not None and self.transition == "one_step"
+
+    def check(self, observation_shape: Shape, device: str) -> None:
+        """Refuses images too small for the convolutions, and mixed precision on a CPU."""
+        if self.mixed_precision and device == "cpu":
+            raise ValueError("mixed_precision needs a GPU, but device is cpu; turn one of them off")
+        if len(observation_shape) == 3:
+            check_strides(observation_shape[1:], self.strides)
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images in an update and of what the convolutions make of them."""
+        if len(observation_shape) != 3:
+            return 0
+        channels, side, _ = observation_shape
+        numbers = channels * side**2
+        for stride in self.strides:
+            side = (side - _KERNEL) // stride + 1
+            numbers += self.channels * side**2
+        return _PASSES * batch * numbers * _FLOAT
+
+    def for_reading(self) -> Self:
+        """The same networks, not compiled and in full precision."""
+        return replace(self, compile=False, mixed_precision=False)
+
+    @property
+    def objective_options(self) -> dict[str, Any]:
+        """The options that were set, for `make_objective`."""
+        options = {
+            "loss": self.objective_loss,
+            "normalisation": self.normalisation,
+            "pairing": self.pairing,
+            "beta": self.beta,
+            "hidden": self.objective_hidden,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def check_strides(sides: Sequence[int], strides: Sequence[int]) -> None:
+    """Refuses images that are too small for the four convolutions.
+
+    Raises:
+        ValueError: With what to do.
+    """
+    side = min(sides)
+    for stride in strides:
+        side = (side - _KERNEL) // stride + 1
+        if side < 1:
+            raise ValueError(
+                f"images of {sides[0]}x{sides[1]} are too small for four convolutions with strides "
+                f"{tuple(strides)}: use more pixels or smaller strides"
+            )

@@ -1,0 +1,134 @@
+"""The agents by name, and the methods that users type. Imports no torch.
+
+A method names an agent and, for DrQ-v2, an objective: `resolve` is the one place that knows how.
+Adding an agent is one entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from revbis import checks
+from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.agents.settings import AgentSettings
+from revbis.methods import OBJECTIVES
+
+if TYPE_CHECKING:
+    from revbis.agents.protocol import Agent
+
+
+@dataclass(frozen=True)
+class AgentEntry:
+    """An agent of the registry.
+
+    Attributes:
+        name: What it is called.
+        settings: The class of its settings.
+        builder: "module:function" that builds it; imported when it is called, with torch.
+        objectives: Whether it takes an objective; its settings then have a field `objective`.
+    """
+
+    name: str
+    settings: type[AgentSettings]
+    builder: str
+    objectives: bool = False
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Names of its settings that users set; the objective follows from the method."""
+        return frozenset(each.name for each in fields(self.settings)) - {"objective"}
+
+
+class Method(NamedTuple):
+    """What a method's name stands for.
+
+    Attributes:
+        agent: An agent of the registry.
+        objective: The objective's name, if there is one.
+    """
+
+    agent: AgentEntry
+    objective: str | None
+
+    def settings(self, **values: Any) -> AgentSettings:
+        """The agent's settings with these values.
+
+        Raises:
+            ValueError: For values of the wrong type or out of range.
+        """
+        if self.agent.objectives:
+            values["objective"] = self.objective
+        return self.agent.settings(**values)
+
+
+_DRQV2 = AgentEntry("drqv2", DrQV2Settings, "revbis.agents.drqv2.agent:DrQV2", objectives=True)
+_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2,)}
+
+
+def register(entry: AgentEntry) -> None:
+    """Adds an agent; its name becomes a method.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+    if entry.name in methods():
+        raise ValueError(f"there is a method {entry.name!r} already")
+    _AGENTS[entry.name] = entry
+
+
+def unregister(name: str) -> None:
+    """Takes an agent out of the registry."""
+    del _AGENTS[name]
+
+
+def agents() -> tuple[AgentEntry, ...]:
+    """Every agent."""
+    return tuple(_AGENTS.values())
+
+
+def methods() -> tuple[str, ...]:
+    """Every method by name."""
+    return (*_AGENTS, *OBJECTIVES)
+
+
+def resolve(method: str) -> Method:
+    """The agent and the objective of a method.
+
+    Raises:
+        ValueError: For an unknown name, with what is known.
+    """
+    if isinstance(method, str) and method in _AGENTS:
+        return Method(_AGENTS[method], None)
+    if isinstance(method, str) and ":" in method:  # an objective of the user's own
+        return Method(_DRQV2, method)
+    return Method(_DRQV2, checks.choice(method, methods(), "method"))
+
+
+def make_agent(
+    method: str,
+    settings: AgentSettings,
+    observation_shape: Sequence[int],
+    action_size: int,
+    *,
+    seed: int,
+    device: str = "cpu",
+) -> Agent:
+    """Builds the agent of a method.
+
+    Args:
+        method: Its name.
+        settings: Of the agent's own class.
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Numbers in an action.
+        seed: Of everything random in the agent.
+        device: Where its networks are.
+
+    Raises:
+        ValueError: For sizes that do not fit.
+    """
+    module, _, name = resolve(method).agent.builder.partition(":")
+    build: Callable[..., Agent] = getattr(import_module(module), name)
+    return build(tuple(observation_shape), action_size, settings, seed=seed, device=device)
