@@ -15,7 +15,8 @@ from revbis.sweep.measure import NotMeasuredError
 from revbis.sweep.projection import Speed
 
 HUGE = str(10**23)
-WALK = ["--tasks", "tests.training:Walk", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+TASK = "tests.training:Walk"
+WALK = ["--tasks", TASK, "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
 SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
 
 
@@ -50,7 +51,7 @@ def _plan(capsys, *words):
         (["table1-cpu", "--on", "ray", "--gpus", "1.5"], "--gpus must be"),
         (["table1-cpu", "--on", "ray", "--gpus", HUGE], "--gpus must be"),
         (["table1-cpu", "--seeds", HUGE], "seeds"),
-        (["table1-cpu", "--seeds", str(2**32)], "seed must be below 2**32"),
+        (["table1-cpu", "--seeds", str(2**32)], "must be at most 4,294,967,295"),
         (["table1-cpu", "--set", f"frames={HUGE}"], "frames"),
         (["table1-cpu", "--set", "frames=1e23"], "frames"),
         (["table1-cpu", "--set", f"replay_capacity={HUGE}"], "replay_capacity"),
@@ -74,7 +75,7 @@ def test_mistakes_are_told_before_anything_runs(words, message, dry, capsys, tmp
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
-    configs = small_grid().configs(tmp_path)
+    configs = small_grid(TASK).configs(tmp_path)
     path = configs[1].directory / "config.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(replace(configs[1], hidden=99).as_dict()))
@@ -134,7 +135,7 @@ def test_what_differs_between_runs_stays_in_the_table(tmp_path, capsys):
 
 
 def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
-    first, second = small_grid().configs(tmp_path)
+    first, second = small_grid(TASK).configs(tmp_path)
     for config, frames, seconds in ((first, 600, 6.0), (second, 300, 3.0)):
         config.directory.mkdir(parents=True)
         (config.directory / "config.json").write_text(json.dumps(config.as_dict()))
