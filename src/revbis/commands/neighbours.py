@@ -35,8 +35,8 @@ def command(
 
     runtime.prepare()
     for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
-        checks.count(value, flag, 1, _MOST_PICTURES)
-    checks.count(episodes, "--episodes", 1, _MOST_EPISODES)
+        checks.whole(value, flag, 1, _MOST_PICTURES)
+    checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
     checks.whole(seed, "--seed", 0)
     from revbis.neighbours import draw, find_neighbours
     from revbis.runs import open_run
