@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,18 +221,20 @@ def test_a_folder_that_is_no_run(
 def test_bench_sharing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def measure(settings: Any, **sizes: int) -> dict[str, float]:  # really: test_agent_speed.py
-        asked.extend([settings, sizes])
+    def measure(method: str, settings: Any, **sizes: int) -> dict[str, float]:
+        asked.extend([method, settings, sizes])  # really: tests/bench
         return {"kept": 0.9}
 
     monkeypatch.setattr("revbis.bench.update.measure_neighbours", measure)
+    preset = preset_config("cpu", "dmc:cheetah_run", "mico-rev")
     words = ["--preset", "cpu", "--batch", "4", "--pixels", "24", "--repeats", "1"]
     main(["bench", "sharing", *words])
     told = json.loads(capsys.readouterr().out)
     assert told == {"method": "mico-rev", "preset": "cpu", "batch": 4, "kept": 0.9}
     assert asked == [
-        replace(preset_config("cpu", "dmc:cheetah_run").agent, method="mico-rev", mode="joint"),
-        {"batch": 4, "pixels": 24, "repeats": 1},
+        "mico-rev",
+        preset.with_settings(mode="joint", batch_size=4).agent,
+        {"pixels": 24, "repeats": 1},
     ]
 
 
@@ -245,9 +246,9 @@ def test_bench_update_and_train(capsys: pytest.CaptureFixture[str]) -> None:
     line = json.loads(capsys.readouterr().out)
     assert line["seconds_per_update"] > 0 and line["encoder_bound_seconds"] > 0
     assert line["batch"] == 8 and line["pixels"] == 24 and line["mode"] == "joint"
-    main(["bench", "train", "--frames", "60", "--threads", "1"])
+    main(["bench", "train", "--frames", "120", "--threads", "1"])
     line = json.loads(capsys.readouterr().out)
-    assert line["frames"] == 60 and line["frames_per_second"] > 0
+    assert line["frames"] == 120 and line["frames_per_second"] > 0
     assert line["updates"] > 5 and line["seconds"]["update"] > 0
 
 
@@ -264,7 +265,8 @@ def test_the_live_line() -> None:
         "250/1,000 frames · 50/s · 15 s left · return 12.3 · eval 56.8 · c 0.500"
         "  [update 75% environment 25%]"
     )
-    assert [in_time(seconds) for seconds in (5, 65, 3700)] == ["5 s", "1 min 05 s", "1 h 01 min"]
+    times = [in_time(seconds) for seconds in (5, 65, 3700, 26 * 86400 + 7300)]
+    assert times == ["5 s", "1 min 05 s", "1 h 01 min", "26 days 2 h"]
 
 
 def test_devices() -> None:

@@ -20,7 +20,8 @@ WHY = "ValueError: reward must be a finite 32-bit number, got nan"
 
 
 def _entries(**standing):
-    values = {"frames": 12_345, "frames_per_second": 33.3, "mean_return": -3.2e-13, "c": 0.5123}
+    values = {"frames": 12_345, "frames_per_second": 33.3, "mean_return": -3.2e-13}
+    values |= {"status": {"c": 0.5123}}
     grid = grid_from({"tasks": TASKS, "methods": ["drqv2", "simsr-rev"], "preset": "paper"})
     entries = []
     for number, config in enumerate(grid.configs(Path())):

@@ -14,7 +14,8 @@ from revbis.sweep.measure import NotMeasuredError
 from revbis.sweep.projection import Speed
 
 HUGE = str(10**23)
-WALK = ["--tasks", "tests.training:Walk", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+TASK = "tests.training:Walk"
+WALK = ["--tasks", TASK, "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
 SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
 
 
@@ -49,7 +50,7 @@ def _plan(capsys, *words):
         (["table1-cpu", "--on", "ray", "--gpus", "1.5"], "--gpus must be"),
         (["table1-cpu", "--on", "ray", "--gpus", HUGE], "--gpus must be"),
         (["table1-cpu", "--seeds", HUGE], "seeds"),
-        (["table1-cpu", "--seeds", str(2**32)], "seed must be below 2**32"),
+        (["table1-cpu", "--seeds", str(2**32)], "must be at most 4,294,967,295"),
         (["table1-cpu", "--set", f"frames={HUGE}"], "frames"),
         (["table1-cpu", "--set", "frames=1e23"], "frames"),
         (["table1-cpu", "--set", f"replay_capacity={HUGE}"], "replay_capacity"),
@@ -73,13 +74,14 @@ def test_mistakes_are_told_before_anything_runs(words, message, dry, capsys, tmp
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
-    configs = small_grid().configs(tmp_path)
+    configs = small_grid(TASK).configs(tmp_path)
     path = configs[1].directory / "config.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(configs[1].with_settings(hidden=99).as_dict()))
     error = fails(capsys, "sweep", *SMALL, "--out", str(tmp_path), *dry)
     assert error.startswith("revbis: error: 1 of 2 runs cannot be made, so none is started:\n")
     assert "--hidden was 99, now 16" in error
+    assert "remove the folder to discard it" in error  # a sweep has no --restart
     assert not list(tmp_path.rglob("attempts"))
 
 
@@ -87,7 +89,8 @@ def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, 
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
     words = [*SMALL, "wandb=mine", "--out", str(tmp_path)]
     assert "pip install wandb" in fails(capsys, "sweep", *words, "--dry-run")
-    assert "2 runs" in _plan(capsys, *words, "--on", "ray").out
+    assert "pip install wandb" in fails(capsys, "sweep", *words, "--on", "ray")  # a cluster here
+    assert "2 runs" in _plan(capsys, *words, "--on", "ray", "--address", "auto").out
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -133,7 +136,7 @@ def test_what_differs_between_runs_stays_in_the_table(tmp_path, capsys):
 
 
 def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
-    first, second = small_grid().configs(tmp_path)
+    first, second = small_grid(TASK).configs(tmp_path)
     for config, frames, seconds in ((first, 600, 6.0), (second, 300, 3.0)):
         config.directory.mkdir(parents=True)
         (config.directory / "config.json").write_text(json.dumps(config.as_dict()))
@@ -144,6 +147,29 @@ def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
     assert all("resumed" in row for row in rows)
     assert "6 s" in rows[0] and "9 s" in rows[1]
     assert "time: about 15 s with 1 at once, as the runs so far" in out
+
+
+def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsys):
+    first, second = small_grid(TASK).configs(tmp_path)
+    for config, name, content in (
+        (first, "result.json", {"frames": 1200, "mean_return": 1.0, "seconds": 12.0}),
+        (second, "failures.json", {"failures": [{"checkpoint": 0, "text": "it", "final": True}]}),
+    ):
+        config.directory.mkdir(parents=True)
+        (config.directory / name).write_text(json.dumps(content))
+    words = [*SMALL, "--out", str(tmp_path), "--workers", "1"]
+    lines = _plan(capsys, *words).out.splitlines()
+    assert [line.split()[1:] for line in lines if "/seed-1" in line] == [
+        ["finished", "0", "s"],
+        ["failed", "0", "s"],
+    ]
+    assert lines[-2:] == [
+        "time: about 0 s with 1 at once, as the runs so far",
+        "given up: 1 of them; --retry-failed tries those again",
+    ]
+    again = _plan(capsys, *words, "--retry-failed").out.splitlines()
+    assert again[-1] == "time: about 12 s with 1 at once, as the runs so far"
+    assert (second.directory / "failures.json").read_text() == json.dumps(content)
 
 
 def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeypatch):

@@ -78,7 +78,7 @@ def test_numbers_that_are_not_finite_are_left_out(run):
     (folder / "progress.json").write_text(
         '{"frames": 7, "frames_per_second": -1.0, "seconds": 0.0, "mean_return": 2.0, "c": 0.5}'
     )
-    assert place.standing(name) == Standing(frames=7, mean_return=2.0, c=0.5, beat=7)
+    assert place.standing(name) == Standing(frames=7, mean_return=2.0, status={"c": 0.5}, beat=7)
     sweep = Sweep([config], place)
     assert times_left(sweep.entries, None) == [None]
 
@@ -90,11 +90,11 @@ def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
     place.write(name, "progress.json", progress | {"c": 0.5})
     place.write(name, "result.json", {"frames": 120, "mean_return": 2.0, "seconds": 10.0})
     before = place.standing(name)
-    assert before == Standing(120, 5.0, 10.0, 2.0, 0.5, 100)
+    assert before == Standing(120, 5.0, 10.0, 2.0, {"c": 0.5}, 100)
     place.write(name, "progress.json", progress | {"frames": 110})
     assert place.standing(name) != before  # a run that lives is seen to live
     place.write(name, "progress.json", progress | {"frames": 130})
-    assert place.standing(name) == Standing(130, 5.0, 9.0, 1.0, None, 130)
+    assert place.standing(name) == Standing(130, 5.0, 9.0, 1.0, {}, 130)
     assert place.result_frames(name) == 120
 
 

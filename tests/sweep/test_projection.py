@@ -90,8 +90,7 @@ def test_what_memory_is_made_of():
 
 # ---- time
 
-RUN = replace(
-    CPU,
+RUN = CPU.with_settings(
     frames=1000,
     action_repeat=4,  # 250 agent steps
     explore_steps=50,

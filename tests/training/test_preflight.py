@@ -1,7 +1,5 @@
 """What is refused before a run starts, and what is left to the machine that makes it."""
 
-import json
-
 import pytest
 from tests.training import tiny_config
 
@@ -29,7 +27,7 @@ def test_a_run_that_can_be_made_passes(config):
         ({"device": "cuda:x"}, "device must be"),
         ({"device": "cuda:99999"}, "device must be"),
         ({"device": "cpu", "mixed_precision": True}, "mixed_precision needs a GPU"),
-        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"seed": 2**32}, "seed must be at most 4,294,967,295"),
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
         ({"distractor": "noise"}, "leave distractor out"),
@@ -120,20 +118,6 @@ def test_a_device_must_be_there(config, cuda, device, message, monkeypatch):
         with pytest.raises(UnfitMachineError, match=message):
             check(changed)
     preflight._device_problem.cache_clear()
-
-
-def test_a_run_with_other_settings_is_refused(config):
-    config.directory.mkdir(parents=True)
-    path = config.directory / "config.json"
-    path.write_text(json.dumps(config.as_dict()))
-    check(config)
-    check(config.with_settings(frames=5000, threads=2))  # does not change what is learned
-    with pytest.raises(ValueError, match="begun with other settings: --hidden was 16, now 17"):
-        check(config.with_settings(hidden=17))
-    check(config.with_settings(hidden=17), here=False)
-    path.write_text("[]")
-    with pytest.raises(ValueError, match="is not a revbis config"):
-        check(config)
 
 
 def test_changes_that_are_safe_are_returned(config):

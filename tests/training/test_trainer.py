@@ -72,7 +72,7 @@ def test_one_seed_gives_one_record(undisturbed: list[dict], tmp_path: Path) -> N
     assert evaluations(config) == undisturbed
     assert [line["frames"] for line in undisturbed] == [0, 400, 800, 1200]
     assert undisturbed[-1]["updates"] == (1200 // 8 - 10) // 2
-    assert undisturbed[0]["c"] == 0.5 != undisturbed[-1]["c"]
+    assert undisturbed[0]["status"] == {"c": 0.5} != undisturbed[-1]["status"]
     other = tiny_config(tmp_path, method="simsr-rev", seed=2)
     assert train(other)
     assert [line["returns"] for line in evaluations(other)] != [

@@ -137,6 +137,8 @@ def in_time(seconds: float) -> str:
     """A duration as a person would say it."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 100:
+        return f"{hours // 24} days {hours % 24} h"
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"

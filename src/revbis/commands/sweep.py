@@ -12,7 +12,7 @@ import tyro
 
 if TYPE_CHECKING:
     from revbis.config import Config
-    from revbis.sweep.driver import Runner, Sweep
+    from revbis.sweep.driver import Entry, Runner, Sweep
     from revbis.sweep.grid import Grid
     from revbis.sweep.place import Place
     from revbis.sweep.projection import Speed
@@ -79,7 +79,7 @@ def command(
     """
     chosen = choose_grid(grid, tasks, methods, seeds, preset, set)
     if dry_run or measure:
-        print_plan(chosen, out, where, measure=measure)
+        print_plan(chosen, out, where, measure=measure, retry_failed=retry_failed)
     else:
         sys.exit(run_grid(chosen, out, where, retry_failed=retry_failed))
 
@@ -145,7 +145,7 @@ def _open(grid: Grid, out: str, where: Where) -> tuple[list[Config], Place, Swee
     configs = [config.with_settings(threads=where.threads) for config in grid.configs(base)]
     place = Place(out)
     sweep = Sweep(configs, place)
-    sweep.check(here=where.on == "local")
+    sweep.check(here=where.on == "local" or where.address is None)  # else on the cluster's nodes
     return configs, place, sweep
 
 
@@ -234,40 +234,53 @@ def _workers(where: Where, memory: int) -> int:
     return where.workers or max(1, min(fitting, (cores or 1) // where.threads))
 
 
-def print_plan(grid: Grid, out: str, where: Where, *, measure: bool = False) -> None:
+def print_plan(
+    grid: Grid, out: str, where: Where, *, measure: bool = False, retry_failed: bool = False
+) -> None:
     """Prints the runs and what they will take; starts none."""
-    from revbis.commands.console import in_time, print_table
+    from revbis.commands.console import print_table
     from revbis.sweep.board import common_folder
     from revbis.sweep.plan import times_left
-    from revbis.sweep.projection import disk_bytes, memory_bytes
+    from revbis.sweep.projection import disk_bytes
     from revbis.system.memory import in_words
 
     configs, place, sweep = _open(grid, out, where)
+    given_up = [entry for entry in sweep.entries if entry.state == "failed"]
+    for entry in given_up if retry_failed else ():
+        entry.state = "waiting"
     workers = _workers(where, _memory(sweep)) if where.on == "local" else None
     speed = _measured(sweep) if measure else None
     times = times_left(sweep.entries, speed)
     prefix = common_folder([entry.name for entry in sweep.entries])
-    rows = []
-    for entry, seconds in zip(sweep.entries, times, strict=True):
-        begun = entry.state == "waiting" and entry.standing.frames
-        rows.append(
-            {
-                "run": entry.name.removeprefix(f"{prefix}/"),
-                "state": "resumed" if begun else entry.state,
-                "time": "not known" if seconds is None else in_time(seconds),
-                "frames": f"{entry.config.frames:,}",
-                "memory": in_words(memory_bytes(entry.config)),
-                "disk": in_words(disk_bytes(entry.config)),
-            }
-        )
+    rows = [
+        {"run": entry.name.removeprefix(f"{prefix}/"), **_plan_row(entry, seconds)}
+        for entry, seconds in zip(sweep.entries, times, strict=True)
+    ]
     same = _take_same(rows, ("frames", "memory", "disk"))
     print(f"in {place.folder(prefix)}:")
-    print_table(f"{len(rows)} runs", rows)
+    print_table("1 run" if len(rows) == 1 else f"{len(rows)} runs", rows)
     if same:
         print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
     print(f"all runs: {in_words(sum(map(disk_bytes, configs)))} disk")
     source = "as the runs so far" if speed is None else "as measured here just now"
     print(_time_line(times, workers, source))
+    if given_up and not retry_failed:
+        print(f"given up: {len(given_up)} of them; --retry-failed tries those again")
+
+
+def _plan_row(entry: Entry, seconds: float | None) -> dict[str, str]:
+    from revbis.commands.console import in_time
+    from revbis.memory import in_words
+    from revbis.sweep.projection import disk_bytes, memory_bytes
+
+    begun = entry.state == "waiting" and entry.standing.frames
+    return {
+        "state": "resumed" if begun else entry.state,
+        "time": "not known" if seconds is None else in_time(seconds),
+        "frames": f"{entry.config.frames:,}",
+        "memory": in_words(memory_bytes(entry.config)),
+        "disk": in_words(disk_bytes(entry.config)),
+    }
 
 
 def _time_line(times: Sequence[float | None], workers: int | None, source: str) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from revbis import checks
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
 
@@ -211,6 +210,8 @@ def _size(source: Source) -> int:
     """The size asked for, or the example's own; 0 for the toys, which have none."""
     if source.size is None:
         return _DEFAULT_SIZES.get(source.example or "", 0)
+    from revbis import checks
+
     return checks.whole(source.size, "--size", 1)
 
 

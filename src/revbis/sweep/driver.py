@@ -173,7 +173,7 @@ class Sweep:
         before = self._place.config(entry.name)
         if before is not None:
             folder = self._place.folder(entry.name)
-            preflight.check_unchanged(before, entry.config, folder)
+            preflight.check_unchanged(before, entry.config, folder, "remove the folder")
         if entry.state != "finished":
             preflight.check(entry.config, here=here)
 

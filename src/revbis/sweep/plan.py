@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from revbis.config import Config
     from revbis.sweep.driver import Entry
 
+_OVER = ("finished", "failed")  # no more attempts are made at such a run
+
 
 def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | None]:
-    """Seconds that each run will still take; None where nothing is known.
+    """Seconds that each run will still take; None where nothing is known, 0 if it is given up.
 
     Args:
         entries: The runs.
@@ -24,7 +26,7 @@ def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | No
     if speed is not None:
         return [
             0.0
-            if entry.state == "finished"
+            if entry.state in _OVER
             else seconds_left(entry.config, entry.standing.frames, speed)
             for entry in entries
         ]
@@ -33,8 +35,8 @@ def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | No
 
 
 def representative(entries: Sequence[Entry]) -> Config | None:
-    """A run to measure: one that is not finished, with an objective if there is one."""
-    open_runs = [entry.config for entry in entries if entry.state != "finished"]
+    """A run to measure: one that is still to be made, with an objective if there is one."""
+    open_runs = [entry.config for entry in entries if entry.state not in _OVER]
     with_objective = [config for config in open_runs if resolve(config.method).objective]
     return next(iter(with_objective or open_runs), None)
 
@@ -57,7 +59,7 @@ def _rate(entry: Entry) -> float | None:
 
 def _time_left(entry: Entry, entries: Sequence[Entry], rates: dict[str, float]) -> float | None:
     """By the rate of the run itself, of runs of its task and method, of its method, or of all."""
-    if entry.state == "finished":
+    if entry.state in _OVER:
         return 0.0
     left = max(entry.config.frames - entry.standing.frames, 0)
     mine = entry.config

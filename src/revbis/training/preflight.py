@@ -50,13 +50,16 @@ def check(config: Config, *, here: bool = True) -> None:
         _check_machine(config)
 
 
-def check_unchanged(before: Config, now: Config, folder: Path | str) -> list[Change]:
+def check_unchanged(
+    before: Config, now: Config, folder: Path | str, discard: str = "--restart"
+) -> list[Change]:
     """Refuses settings with which the run in a folder cannot go on; returns the other changes.
 
     Args:
         before: What the run was begun with.
         now: What is asked for.
         folder: Where the run is, for the message.
+        discard: How the user gets rid of it, for the message.
 
     Raises:
         ValueError: With every setting that differs.
@@ -66,7 +69,7 @@ def check_unchanged(before: Config, now: Config, folder: Path | str) -> list[Cha
     if unsafe:
         raise ValueError(
             f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
-            "ones to resume it, another --out for a new run, or --restart to discard it"
+            f"ones to resume it, another --out for a new run, or {discard} to discard it"
         )
     return differing
 
