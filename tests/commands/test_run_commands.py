@@ -257,7 +257,7 @@ def test_the_live_line() -> None:
         progress=Progress(frames=250),
         last_return=12.34,
         last_evaluation=56.78,
-        c=0.5,
+        agent={"c": 0.5},
         seconds={"update": 6.0, "environment": 2.0, "other": 0.0},
         frames_per_second=50.0,
     )

@@ -28,10 +28,10 @@ def test_overrides_have_folders_of_their_own_and_win_over_settings():
         }
     )
     long, wide = grid.configs(Path("out"))
-    assert (long.frames, long.seed, long.strides) == (300, 7, (2, 2, 2, 1))
-    assert (wide.frames, wide.hidden) == (100, 99)
+    assert (long.frames, long.seed, long.agent.strides) == (300, 7, (2, 2, 2, 1))
+    assert (wide.frames, wide.agent.hidden) == (100, 99)
     assert long.directory == Path("out/long/cpu/dmc-cheetah_run/drqv2/seed-7")
-    assert long.hidden != 99
+    assert long.agent.hidden != 99
 
 
 def test_a_file_is_read(tmp_path):

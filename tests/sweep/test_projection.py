@@ -45,7 +45,7 @@ def _bytes(replay) -> tuple[int, int]:
 @pytest.mark.parametrize(("capacity", "frames"), [(300, 10_000), (10_000, 1200)])
 def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
     config = CPU.with_settings(observation=observation, replay_capacity=capacity, frames=frames)
-    fixed = projection._PROCESS_BYTES + activation_bytes(config, config.batch_size)
+    fixed = projection._PROCESS_BYTES + activation_bytes(config, config.agent.batch_size)
     in_frames, rest = _bytes(_filled(config, projection._ACTIONS))
     assert memory_bytes(config) == fixed + in_frames + rest
     on_disk = config.with_settings(replay_storage="disk")
@@ -76,7 +76,7 @@ def test_activations_are_those_of_the_encoder(pixels, strides):
     batch = torch.zeros((2, 9, pixels, pixels), dtype=torch.uint8)
     encoder(batch)
     numbers = batch.numel() + sum(made)
-    assert activation_bytes(config, 2) == projection._PASSES * 4 * numbers
+    assert activation_bytes(config, 2) == 4 * 4 * numbers  # four passes of four bytes
     assert activation_bytes(config, 6) == 3 * activation_bytes(config, 2)
     assert activation_bytes(config.with_settings(observation="state"), 2) == 0
 

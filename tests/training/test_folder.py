@@ -22,7 +22,7 @@ def url(request, tmp_path):
 
 def _status():
     progress = Progress(frames=40, agent_steps=20)
-    return Status(progress, 1.0, 2.0, 0.5, {"update": 3.0}, 10.0)
+    return Status(progress, 1.0, 2.0, {"c": 0.5}, {"update": 3.0}, 10.0)
 
 
 def _beat_now(folder):
@@ -63,7 +63,7 @@ def test_a_beat_tells_how_far_the_run_is_and_hears_that_it_is_to_stop(tmp_path):
         "frames_per_second": 10.0,
         "seconds": 3.0,
         "mean_return": 2.0,
-        "c": 0.5,
+        "status": {"c": 0.5},
     }
     (tmp_path / "stop").touch()
     assert _beat_now(folder)

@@ -58,6 +58,7 @@ def test_the_limits_themselves_pass(config):
 
 def test_strides_agree_with_the_encoder():
     """The encoder's own probe is the judge."""
+    from revbis.agents.drqv2.settings import check_strides
     from revbis.agents.networks import PixelEncoder
 
     def fits(check_it):
@@ -69,7 +70,7 @@ def test_strides_agree_with_the_encoder():
 
     for pixels in range(8, 40):
         for strides in ((2, 1, 1, 1), (2, 2, 1, 1), (3, 2, 2, 1), (4, 1, 3, 2)):
-            by_check = fits(lambda p=pixels, s=strides: preflight._check_strides(p, s))
+            by_check = fits(lambda p=pixels, s=strides: check_strides((p, p), s))
             by_encoder = fits(lambda p=pixels, s=strides: PixelEncoder((3, p, p), 1, s))
             assert by_check == by_encoder, (pixels, strides)
 
