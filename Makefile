@@ -2,7 +2,7 @@
 #   make demo    train simsr-rev on cartpole_balance from pixels, about ten minutes; a page in demo/
 #   make test    the test suite; PYTEST_ARGS="-n 0 -k replay" for one process and some tests
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
-#   make lint    ruff (rules and format) and mypy --strict
+#   make lint    ruff (rules and format), mypy --strict, and the layers of the package
 #   make bench   every speed claim of the README, as ratios measured side by side
 
 SHELL := /bin/bash
@@ -31,6 +31,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

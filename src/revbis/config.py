@@ -94,6 +94,9 @@ class RunSettings:
         schema.settle(self, RunSettings)
 
 
+RUN_SETTINGS = frozenset(each.name for each in fields(RunSettings))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config(RunSettings):
     """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
@@ -140,8 +143,7 @@ class Config(RunSettings):
         """
         named = isinstance(values, Mapping) and "method" in values
         method = resolve(values["method"] if named else RunSettings.method)
-        run = {each.name for each in fields(RunSettings)}
-        values = schema.check_keys(values, run | method.agent.flags, "the config")
+        values = schema.check_keys(values, RUN_SETTINGS | method.agent.flags, "the config")
         agent = {name: values.pop(name) for name in method.agent.flags & values.keys()}
         return cls(**values, agent=method.settings(**agent))
 
@@ -201,8 +203,7 @@ class Change:
 
 def setting_names() -> frozenset[str]:
     """Every setting of a run, and of every agent."""
-    own = frozenset(each.name for each in fields(RunSettings))
-    return own.union(*(agent.flags for agent in agents()))
+    return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
 
 
 def _folder_name(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from revbis import checks
 from revbis.agents.registry import resolve
-from revbis.config import Config
+from revbis.config import RUN_SETTINGS, Config
 
 PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
 
@@ -85,8 +85,7 @@ _CPU: dict[str, Setting] = _PAPER | {
 }
 _CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
 
-# By agent, then by preset.
-_SETTINGS = {"drqv2": {"paper": _PAPER, "cpu": _CPU}}
+_SETTINGS = {"paper": _PAPER, "cpu": _CPU}
 PRESETS = {
     "paper": "the paper's sizes and budgets, for a GPU",
     "cpu": "smaller in every dimension, for a few cores: learning per second of CPU time",
@@ -94,15 +93,17 @@ PRESETS = {
 
 
 def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Setting]:
-    """The settings of a preset for a task and a method.
+    """The settings of a preset for a task and a method: of those that its agent has.
 
     Raises:
         ValueError: For an unknown preset or method.
     """
     checks.choice(name, PRESETS, "--preset")
-    settings = _SETTINGS.get(resolve(method).agent.name, {}).get(name, {})
+    known = RUN_SETTINGS | resolve(method).agent.flags
+    settings = {key: value for key, value in _SETTINGS[name].items() if key in known}
     if name == "paper":
-        return settings | (_PAPER_METAWORLD if task.startswith("metaworld:") else {})
+        metaworld = task.startswith("metaworld:") and "noise_steps" in known
+        return settings | (_PAPER_METAWORLD if metaworld else {})
     drawn_by_mujoco = task.startswith(("dmc:", "metaworld:"))
     return settings | ({} if drawn_by_mujoco else _CPU_ITSELF)
 

@@ -38,8 +38,9 @@ TINY: dict[str, Any] = {
 def tiny_config(out: Path, **settings: Any) -> Config:
     """A run that takes a second or two."""
     task = settings.pop("task", "dmc:cartpole_balance")
-    start = preset_config("cpu", task).as_dict() | TINY | {"out": str(out)} | settings
-    return Config.from_dict(start | {"out": str(out), "strides": list(start["strides"])})
+    start = preset_config("cpu", task, settings.get("method", "drqv2"))
+    tiny = {name: value for name, value in TINY.items() if name in start.as_dict()}
+    return start.with_settings(**tiny | {"out": out} | settings)
 
 
 def flags(config: Config) -> list[str]:
