@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,9 +25,7 @@ def main() -> None:
             seen[steps] = resident_bytes()
 
     with TemporaryDirectory() as folder:
-        config = replace(
-            preset_config("cpu", "dmc:cartpole_balance"),
-            method="simsr-rev",
+        config = preset_config("cpu", "dmc:cartpole_balance", "simsr-rev").with_settings(
             frames=STEPS * 4,
             eval_every=STEPS,
             eval_episodes=1,
