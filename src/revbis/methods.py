@@ -1,42 +1,7 @@
-"""The methods by name: DrQ-v2 alone, or with an objective that is a point of one grid.
-
-Names only, so that settings and records can be read without torch.
-"""
+"""The methods by name: DrQ-v2 alone, or with an objective. Imports no torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from revbis.objectives.registry import OBJECTIVES
 
-
-@dataclass(frozen=True)
-class Design:
-    """One point of the grid.
-
-    Attributes:
-        distance: "mico" or "simsr".
-        state_action: Whether ψ embeds state-action pairs; without it states are compared.
-        adaptive: Weights (1−c, c) with c learned; else (1, γ).
-        released: What the authors' released code does: no gradient through the second member of a
-            pair, and the batch's mean reward gap for every pair.
-    """
-
-    distance: Literal["mico", "simsr"]
-    state_action: bool
-    adaptive: bool
-    released: bool = False
-
-
-DESIGNS = {
-    "mico": Design("mico", state_action=False, adaptive=False),
-    "simsr": Design("simsr", state_action=False, adaptive=False),
-    "mico-rev": Design("mico", state_action=True, adaptive=True),
-    "simsr-rev": Design("simsr", state_action=True, adaptive=True),
-    "mico-rev-no-c": Design("mico", state_action=True, adaptive=False),
-    "simsr-rev-no-c": Design("simsr", state_action=True, adaptive=False),
-    "mico-rev-no-sa": Design("mico", state_action=False, adaptive=True),
-    "simsr-rev-no-sa": Design("simsr", state_action=False, adaptive=True),
-    "mico-rev-released": Design("mico", state_action=True, adaptive=True, released=True),
-}
-OBJECTIVES = (*DESIGNS, "dbc")
 METHODS = ("drqv2", *OBJECTIVES)

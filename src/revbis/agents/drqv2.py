@@ -16,7 +16,7 @@ from revbis.agents.inputs import check_batch, check_observation, check_shape
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.agents.parts import Parts
 from revbis.agents.settings import AgentSettings
-from revbis.objectives import Objective, ObjectiveOutput, normalise
+from revbis.objectives import Objective, ObjectiveOutput
 
 if TYPE_CHECKING:
     from revbis.replay import Batch
@@ -75,8 +75,8 @@ class DrQV2:
     @property
     def coefficient(self) -> float | None:
         """The adaptive coefficient c, where there is one."""
-        learned = getattr(self.parts.objective, "coefficient", None)
-        return None if learned is None else float(learned()[1].detach())
+        objective = self.parts.objective
+        return None if objective is None else objective.status().get("c")
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
@@ -112,7 +112,7 @@ class DrQV2:
             if parts.objective is None:
                 return parts.critic.trunk(parts.readouts(features, "critic")[0]).float()
             z = parts.readouts(features, "projection")[0].float()
-        return normalise(z) if parts.objective.normalisation else z
+        return parts.objective.scale(z)
 
     def update(self, batch: Batch, step: int, *, with_metrics: bool = False) -> Metrics:
         """One step of critic, actor, objective, coefficient and target (Algorithm 1).

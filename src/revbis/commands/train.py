@@ -121,13 +121,15 @@ def _print_result(config: Config) -> None:
 
 def _list() -> None:
     from revbis.envs import missing, task_names
-    from revbis.methods import METHODS
+    from revbis.objectives.registry import OBJECTIVES
     from revbis.presets import PRESETS
 
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  " + " ".join(METHODS))
+    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective to it:")
+    for name, entry in OBJECTIVES.items():
+        print(f"  {name:<17} {entry.description}")
     print("tasks (any gym:ID and package.module:factory too):")
     for suite in ("dmc", "metaworld"):
         print("  " + " ".join(task_names(suite)))
