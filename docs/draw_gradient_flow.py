@@ -38,16 +38,14 @@ def measured_flow() -> set[tuple[str, str]]:
             "raw_c": list(objective.coefficient_parameters()),
             "next": [next_z],
         }
-        for loss in LOSSES:
-            if getattr(out, loss) is None:
-                continue
+        for loss_name, loss in out.losses.items():
             for tensors in parts.values():
                 for tensor in tensors:
                     tensor.grad = None
-            getattr(out, loss).backward(retain_graph=True)
+            loss.backward(retain_graph=True)
             for part, tensors in parts.items():
                 if any(t.grad is not None and t.grad.abs().sum() > 0 for t in tensors):
-                    flow.add((loss, part))
+                    flow.add((loss_name, part))
     return flow
 
 

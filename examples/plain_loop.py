@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from revbis import objectives
-from revbis.system import runtime
+from revbis import objectives, runtime
 
 GAMMA, LATENT, BATCH = 0.97, 32, 256
 

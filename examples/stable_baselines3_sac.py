@@ -11,8 +11,8 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
+from revbis import runtime
 from revbis.objectives import make_objective
-from revbis.system import runtime
 
 LATENT = 50
 

@@ -30,7 +30,14 @@ def test_the_plain_loop_learns_both_losses() -> None:
     assert len(code) < 60
 
 
-@pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac"])
+def test_the_own_objective_learns_its_metric() -> None:
+    result = load("own_objective").measure(steps=150, size=5)
+    assert (result.exact.metric, result.level) == ("revised", "state")
+    assert result.trained.spearman > result.start.spearman + 0.3
+    assert len((EXAMPLES / "own_objective.py").read_text().splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac", "own_objective"])
 def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> None:
     asked = []
 

@@ -41,8 +41,8 @@ def test_switches_are_true_or_false() -> None:
 def test_batches(name: str, key: str) -> None:
     objective = make_objective(name, 4, 2, hidden=8)
     for value in (None, 3, "x", GOOD[key].numpy(), GOOD[key].tolist()):
-        came = type(value).__name__
-        with pytest.raises(ValueError, match=f"^{key} must be a tensor, got {came}$"):
+        kind = type(value).__name__
+        with pytest.raises(ValueError, match=f"^{key} must be a tensor, got {kind}$"):
             objective(**GOOD | {key: value})
     with pytest.raises(ValueError, match=f"^{key} must hold .*, got torch.complex64$"):
         objective(**GOOD | {key: GOOD[key].to(torch.complex64)})

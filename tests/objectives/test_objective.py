@@ -18,7 +18,7 @@ def batch(seed: int = 0, column: bool = False) -> dict[str, torch.Tensor]:
     }
 
 
-def made(name: str, **options):
+def build(name: str, **options):
     torch.manual_seed(0)
     return make_objective(name, D, A, hidden=16, **options)
 
@@ -32,7 +32,7 @@ def run(objective, inputs, seed: int = 0):
 @pytest.mark.parametrize("loss", ["huber", "squared"])
 @pytest.mark.parametrize("normalisation", [True, False])
 def test_each_loss_touches_exactly_its_own_parameters(name, pairing, loss, normalisation) -> None:
-    objective = made(name, pairing=pairing, loss=loss, normalisation=normalisation)
+    objective = build(name, pairing=pairing, loss=loss, normalisation=normalisation)
     inputs = batch()
     out = run(objective, inputs)
     own = set(objective.representation_parameters())
@@ -58,14 +58,14 @@ def test_each_loss_touches_exactly_its_own_parameters(name, pairing, loss, norma
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_column_and_flat_rewards_are_the_same(name) -> None:
-    objective = made(name)
+    objective = build(name)
     flat, column = run(objective, batch()), run(objective, batch(column=True))
     assert torch.equal(flat.representation_loss, column.representation_loss)
 
 
 def test_names_are_points_on_one_grid() -> None:
     for name, design in DESIGNS.items():
-        objective = made(name)
+        objective = build(name)
         assert (objective.psi is not None) == design.state_action
         assert (objective.coefficient is not None) == design.adaptive
         assert design.distance == name.split("-")[0]
@@ -75,7 +75,7 @@ def test_names_are_points_on_one_grid() -> None:
 @pytest.mark.parametrize("name", ["mico", "simsr", "mico-rev", "simsr-rev-no-c"])
 @torch.no_grad()
 def test_all_pairs_against_a_double_loop(name) -> None:
-    objective = made(name, loss="squared").double()
+    objective = build(name, loss="squared").double()
     inputs = {k: v.detach().double() for k, v in batch().items()}
     out = run(objective, inputs)
     x = objective.embed(inputs["z"], inputs["action"])
@@ -92,7 +92,7 @@ def test_all_pairs_against_a_double_loop(name) -> None:
 
 
 def test_permuted_pairs_are_entries_of_all_pairs() -> None:
-    every, some = made("mico-rev"), made("mico-rev", pairing="permuted")
+    every, some = build("mico-rev"), build("mico-rev", pairing="permuted")
     some.load_state_dict(every.state_dict())
     inputs = batch()
     partner = torch.randperm(B, generator=torch.Generator().manual_seed(4))
@@ -106,14 +106,14 @@ def test_permuted_pairs_are_entries_of_all_pairs() -> None:
 def test_a_terminated_pair_has_no_next_state_term() -> None:
     inputs = batch()
     inputs["discount"] = torch.tensor([0.0] + [0.97] * (B - 1))
-    weight = run(made("simsr"), inputs).next_weight
+    weight = run(build("simsr"), inputs).next_weight
     assert (weight[0] == 0).all() and (weight[:, 0] == 0).all()
     assert torch.allclose(weight[1:, 1:], torch.tensor(0.97))
 
 
 def test_the_released_variant_sees_only_the_mean_reward_gap() -> None:
     """Its targets differ by next-state distances alone, and one member carries no gradient."""
-    objective = made("mico-rev-released")
+    objective = build("mico-rev-released")
     inputs = batch()
     out = run(objective, inputs)
     partner = torch.randperm(B, generator=torch.Generator().manual_seed(0))
@@ -123,15 +123,15 @@ def test_the_released_variant_sees_only_the_mean_reward_gap() -> None:
     assert objective.regression.__class__.__name__ == "MSELoss"
     first = objective.embed(inputs["z"], inputs["action"])
     second = first[partner].detach()
-    wanted = 0.5 * out.gap + 0.5 * out.following
-    loss = ((objective.distance(first, second, rowwise=True) - wanted) ** 2).mean()
+    targets = 0.5 * out.gap + 0.5 * out.following
+    loss = ((objective.distance(first, second, rowwise=True) - targets) ** 2).mean()
     (expected,) = torch.autograd.grad(loss, inputs["z"])
     (got,) = torch.autograd.grad(out.representation_loss, inputs["z"])
     assert torch.allclose(got, expected, atol=1e-7)
 
 
 def test_dbc_target_and_likelihood_by_hand() -> None:
-    objective = made("dbc", pairing="all")
+    objective = build("dbc", pairing="all")
     inputs = batch()
     out = run(objective, inputs)
     mean, deviation = objective.dynamics(inputs["z"], inputs["action"])
@@ -148,7 +148,7 @@ def test_dbc_target_and_likelihood_by_hand() -> None:
 
 
 def test_coefficient_starts_at_one_half_and_moves_towards_the_smaller_loss() -> None:
-    objective = made("simsr-rev")
+    objective = build("simsr-rev")
     optimiser = torch.optim.SGD(objective.coefficient_parameters(), lr=1.0)
     inputs = batch()
     assert float(run(objective, inputs).metrics["c"]) == 0.5
@@ -165,10 +165,10 @@ def test_coefficient_starts_at_one_half_and_moves_towards_the_smaller_loss() -> 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_metrics_are_detached_finite_scalars(name) -> None:
-    metrics = run(made(name), batch()).metrics
-    wanted = {"c", "reward_share", "next_share", "embedding_norm", "effective_rank"}
-    wanted |= {"distance_q05", "distance_q50", "distance_q95", "near_zero_fraction"}
-    assert wanted | {"self_distance", "representation_loss"} <= set(metrics)
+    metrics = run(build(name), batch()).metrics
+    expected = {"c", "reward_share", "next_share", "embedding_norm", "effective_rank"}
+    expected |= {"distance_q05", "distance_q50", "distance_q95", "near_zero_fraction"}
+    assert expected | {"self_distance", "representation_loss"} <= set(metrics)
     for value in metrics.values():
         assert value.shape == () and not value.requires_grad and torch.isfinite(value)
     assert float(metrics["reward_share"] + metrics["next_share"]) == pytest.approx(1, abs=1e-5)
@@ -176,16 +176,16 @@ def test_metrics_are_detached_finite_scalars(name) -> None:
 
 def test_effective_rank_tells_collapse() -> None:
     inputs = batch()
-    full = run(made("simsr"), inputs).metrics["effective_rank"]
+    full = run(build("simsr"), inputs).metrics["effective_rank"]
     inputs["z"] = torch.outer(torch.linspace(1, 2, B), torch.ones(D)).requires_grad_()
-    flat = run(made("simsr", normalisation=False), inputs).metrics["effective_rank"]
+    flat = run(build("simsr", normalisation=False), inputs).metrics["effective_rank"]
     assert full > 3 > 1.01 > flat
 
 
 @pytest.mark.parametrize("name", ["simsr", "mico-rev", "dbc"])
 @pytest.mark.parametrize("tensor", ["z", "action", "reward", "discount", "next_z"])
 def test_non_finite_inputs_are_named_with_count_and_step(name, tensor) -> None:
-    objective = made(name)
+    objective = build(name)
     run(objective, batch())
     inputs = {k: v.detach().clone() for k, v in batch().items()}
     inputs[tensor].view(-1)[:2] = torch.tensor([float("nan"), float("inf")])
@@ -195,7 +195,7 @@ def test_non_finite_inputs_are_named_with_count_and_step(name, tensor) -> None:
 
 
 def test_a_non_finite_loss_is_named() -> None:
-    objective = made("mico-rev")
+    objective = build("mico-rev")
     with torch.no_grad():
         objective.psi.layers[0].weight[0, 0] = float("nan")
     with pytest.raises(NonFiniteError, match="representation_loss has 1 non-finite"):
@@ -203,7 +203,7 @@ def test_a_non_finite_loss_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensor", "shape", "said"),
+    ("tensor", "shape", "message"),
     [
         ("z", (B, D + 1), r"z must be \[12, 5\], got \[12, 6\]"),
         ("action", (B, A + 1), r"action must be \[12, 3\]"),
@@ -215,21 +215,21 @@ def test_a_non_finite_loss_is_named() -> None:
         ("discount", (), "discount must be"),
     ],
 )
-def test_wrong_shapes_are_refused(tensor, shape, said) -> None:
+def test_wrong_shapes_are_refused(tensor, shape, message) -> None:
     inputs = batch()
     inputs[tensor] = torch.zeros(shape)
-    with pytest.raises(ValueError, match=said):
-        run(made("mico-rev"), inputs)
+    with pytest.raises(ValueError, match=message):
+        run(build("mico-rev"), inputs)
 
 
 def test_one_transition_makes_no_pair() -> None:
     inputs = {k: v[:1] for k, v in batch().items()}
     with pytest.raises(ValueError, match="at least 2"):
-        run(made("simsr"), inputs)
+        run(build("simsr"), inputs)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("simrs", {}, "did you mean 'simsr'"),
         ("simsr", {"beta": 0.1}, "an option of simsr must be one of"),
@@ -240,15 +240,15 @@ def test_one_transition_makes_no_pair() -> None:
         ("dbc", {"beta": 1.0}, "an option of dbc"),
     ],
 )
-def test_unknown_names_and_options_are_refused(name, options, said) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_unknown_names_and_options_are_refused(name, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
         make_objective(name, D, A, **options)
     with pytest.raises(ValueError, match="latent_dim must be at least 1"):
         make_objective("mico", 0, A)
 
 
 def test_state_survives_a_round_trip(tmp_path) -> None:
-    objective = made("mico-rev")
+    objective = build("mico-rev")
     run(objective, batch())
     torch.save(objective.state_dict(), tmp_path / "objective.pt")
     other = make_objective("mico-rev", D, A, hidden=16)

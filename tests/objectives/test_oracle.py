@@ -27,11 +27,11 @@ def world(request):
 
 def every_transition(mdp):
     """All (row of state_actions, s, a, s') with positive probability, and the probability."""
-    found = []
+    rows = []
     for row, (s, a) in enumerate(mdp.state_actions):
         law = mdp.transitions[[s * mdp.n_actions + a]]
-        found += [(row, s, a, t, p) for t, p in zip(law.indices, law.data, strict=True)]
-    row, s, a, t, p = (np.array(x) for x in zip(*found, strict=True))
+        rows += [(row, s, a, t, p) for t, p in zip(law.indices, law.data, strict=True)]
+    row, s, a, t, p = (np.array(x) for x in zip(*rows, strict=True))
     return row, s, a, t, p
 
 
@@ -88,8 +88,8 @@ def test_a_sequence_of_coefficients_is_the_exact_sequence(world) -> None:
     U = np.zeros((mdp.n_states, mdp.n_states))
     for c in sequence:
         following = torch.from_numpy(U[np.ix_(t, t)])
-        wanted = target(reward_gap(reward, reward), following, 1 - c, c).numpy()
-        G = expected_over(row, p, len(mdp.state_actions), wanted)
+        targets = target(reward_gap(reward, reward), following, 1 - c, c).numpy()
+        G = expected_over(row, p, len(mdp.state_actions), targets)
         U = operators.state_distance(mdp, policy, G)
     with pytest.warns(tabular.ToleranceWarning, match="append more terms"):
         exact = tabular.revised(mdp, policy, GAMMA, c=sequence)

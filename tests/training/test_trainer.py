@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.training import evaluations, flags, tiny_config
 
-from revbis.agents import METHODS
+from revbis.agents import methods
 from revbis.cli import main
 from revbis.system import files
 from revbis.training import checkpoint as checkpoint_module
@@ -305,7 +305,7 @@ def test_nan_reward_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["joint", "alternating"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", methods())
 def test_every_method_trains(tmp_path: Path, method: str, mode: str) -> None:
     settings = WALK | {"frames": 400, "method": method, "mode": mode}
     config = tiny_config(tmp_path, **settings)

@@ -41,11 +41,11 @@ def test_collected_transitions_follow_mdp_and_policy(world) -> None:
 
 @pytest.mark.parametrize("method", ["mico", "simsr", "simsr-rev-no-sa"])
 def test_learning_brings_the_metric_near_its_exact_fixed_point(method: str, world) -> None:
-    found = probe.probe(world.mdp, world.policy, method, 0, SHORT)
-    assert found.level == "state"
-    assert found.trained.spearman > 0.7
-    assert found.trained.spearman > found.start.spearman + 0.3
-    assert found.encoder_rank == pytest.approx(found.trained.spearman)
+    measurement = probe.probe(world.mdp, world.policy, method, 0, SHORT)
+    assert measurement.level == "state"
+    assert measurement.trained.spearman > 0.7
+    assert measurement.trained.spearman > measurement.start.spearman + 0.3
+    assert measurement.encoder_rank == pytest.approx(measurement.trained.spearman)
 
 
 def test_one_seed_one_result(world) -> None:
@@ -71,6 +71,57 @@ def test_each_method_is_compared_with_its_own_fixed_point(world) -> None:
     }
 
 
+OWN = "tests.objectives.own_objectives"
+
+
+def test_an_own_objective_learns_the_metric_it_names(world) -> None:
+    measurement = probe.probe(world.mdp, world.policy, f"{OWN}:make", 0, SHORT)
+    exact = measurement.exact
+    assert (exact.metric, exact.level, exact.c) == ("revised", "state", None)
+    assert measurement.c == pytest.approx(0.9) and measurement.normalised is None
+    assert measurement.trained.spearman > measurement.start.spearman + 0.3
+    assert measurement.encoder_rank != measurement.trained.spearman  # it has a head on φ
+
+
+def test_an_own_metric_level_and_coefficient(world) -> None:
+    short = probe.ProbeSettings(steps=2, batch=16)
+    measurement = probe.probe(world.mdp, world.policy, f"{OWN}:Weighted", 0, short)
+    assert (measurement.exact.metric, measurement.level) == ("mico", "state_action")
+    assert measurement.exact.c == measurement.c == 0.9  # no next_weight: γ
+
+
+def test_what_has_no_normalisation_is_probed_once(world) -> None:
+    settings = probe.ProbeSettings()
+    runs = probe.plan([f"{OWN}:make", "simsr"], world.mdp, settings, (True, False))
+    names = [(name, each.normalisation) for name, each in runs]
+    assert names == [(f"{OWN}:make", True), ("simsr", True), ("simsr", False)]
+
+
+def test_the_command_takes_an_own_objective(tmp_path: Path, capsys) -> None:
+    words = ["--objective", f"{OWN}:make", "--size", "5", "--steps", "2", "--out", str(tmp_path)]
+    main(["probe", *words])
+    printed = capsys.readouterr().out
+    assert "own_objectives" in printed and "(raw)" not in printed
+    with open(tmp_path / "probe.csv") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["method"], row["normalised"], row["level"]) == (f"{OWN}:make", "", "state")
+    main(["probe", "--methods", "simsr", *words])
+    with open(tmp_path / "probe.csv") as file:
+        assert [row["method"] for row in csv.DictReader(file)] == ["simsr", f"{OWN}:make", "simsr"]
+
+
+def test_an_own_objective_that_does_not_work_is_refused_first(tmp_path, capsys) -> None:
+    out = tmp_path / "out"
+    words = ["--methods", "simsr", "--objective", f"{OWN}:infinite_distance", "--out", str(out)]
+    with pytest.raises(SystemExit) as stop:
+        main(["probe", *words])
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and not out.exists()
+    assert error == (
+        f"revbis: error: {OWN}:infinite_distance: distance(x, y) has 24 non-finite values of 24"
+    )
+
+
 def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) -> None:
     words = ["probe", "--methods", "simsr", "mico-rev", "--size", "5"]
     main([*words, "--steps", "3", "--seeds", "2", "--out", str(tmp_path)])
@@ -85,9 +136,11 @@ def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--methods", "simrs"], "did you mean 'simsr'"),
+        (["--objective", "simsr"], "must be package.module:factory, got 'simsr'; names go to"),
+        (["--objective", "nowhere:make"], "nowhere:make: there is no module 'nowhere'"),
         (["--steps", "0"], "--steps must be at least 1"),
         (["--seeds", "0"], "--seeds must be at least 1"),
         (["--gamma", "1"], "--gamma must be in [0, 1)"),
@@ -95,13 +148,15 @@ def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) ->
         (["--size", "1e3"], "--size must be at most 40, got 1000"),
     ],
 )
-def test_mistakes_get_one_line(words: list[str], said: str, capsys, tmp_path, monkeypatch) -> None:
+def test_mistakes_get_one_line(
+    words: list[str], message: str, capsys, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["probe", *words])
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2
-    assert said in error and len(error.splitlines()) == 1
+    assert message in error and len(error.splitlines()) == 1
 
 
 def test_a_loss_that_is_not_finite_is_one_line(capsys, tmp_path, monkeypatch) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from revbis import checks
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.settings import AgentSettings
-from revbis.methods import OBJECTIVES
+from revbis.objectives.registry import OBJECTIVES, check_name
+from revbis.system.factories import load_factory
 
 if TYPE_CHECKING:
     from revbis.agents.protocol import Agent
@@ -102,9 +101,7 @@ def resolve(method: str) -> Method:
     """
     if isinstance(method, str) and method in _AGENTS:
         return Method(_AGENTS[method], None)
-    if isinstance(method, str) and ":" in method:  # an objective of the user's own
-        return Method(_DRQV2, method)
-    return Method(_DRQV2, checks.choice(method, methods(), "method"))
+    return Method(_DRQV2, check_name(method, "method", also=tuple(_AGENTS)))
 
 
 def make_agent(
@@ -129,6 +126,5 @@ def make_agent(
     Raises:
         ValueError: For sizes that do not fit.
     """
-    module, _, name = resolve(method).agent.builder.partition(":")
-    build: Callable[..., Agent] = getattr(import_module(module), name)
+    build: Callable[..., Agent] = load_factory(resolve(method).agent.builder)
     return build(tuple(observation_shape), action_size, settings, seed=seed, device=device)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from revbis.commands.console import print_table, step_bar
 
-if TYPE_CHECKING:
-    from revbis.yardsticks.probe import Measurement
-
 _LARGEST = 40
 _SPARE = ("neighbours", "(exact)", "self-distance", "stress", "compares", "ρ of φ, states")
+_SCALED = {"both": (True, False), "on": (True,), "off": (False,)}
 
 
 def command(
     methods: tuple[str, ...] = (),
+    objective: tuple[str, ...] = (),
     size: int = 9,
     gamma: float = 0.9,
     steps: int = 2000,
@@ -24,7 +22,7 @@ def command(
     normalisation: Literal["both", "on", "off"] = "both",
     out: Path = Path("revbis-probe"),
 ) -> None:
-    """Trains encoders by objectives alone and measures how near they come to the exact metric.
+    """Trains encoders by objectives alone and measures how close they come to the exact metric.
 
     A four-room grid world is rendered as small images; transitions are collected under the uniform
     policy; an encoder and the objective are trained, with no reward maximised; the learned
@@ -33,27 +31,35 @@ def command(
 
     revbis probe --methods simsr simsr-rev --steps 1000
 
+    revbis probe --objective my_package.my_module:make
+
     Args:
-        methods: Objectives to probe, such as simsr simsr-rev; all of them when not given.
+        methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
+            --objective is given.
+        objective: Your own objectives as package.module:factory, beside --methods or alone.
         size: Side of the grid.
         gamma: Discount factor.
-        steps: Gradient steps of each method.
-        seeds: Number of seeds, from 0.
-        normalisation: Embeddings scaled to length 1, or not, or both in turn.
+        steps: Gradient steps for each objective.
+        seeds: Number of seeds, counted from 0.
+        normalisation: Whether embeddings are scaled to length 1: on, off, or both in turn. Your own
+            objectives are probed once, as they are.
         out: Folder for the results.
     """
     from revbis import checks
+    from revbis.objectives.registry import OBJECTIVES
     from revbis.system import runtime
+    from revbis.system.factories import FORM, is_factory_name
 
     runtime.prepare(1)  # the networks are tiny: a second thread only waits
-    from revbis.objectives import OBJECTIVES, NonFiniteError
     from revbis.tabular import examples
-    from revbis.yardsticks.probe import ProbeSettings, probe
+    from revbis.yardsticks.probe import ProbeSettings, plan, probe_seeds
     from revbis.yardsticks.probe_report import draw, summary, write_csv
 
-    names = methods or OBJECTIVES
-    for name in names:
+    for name in methods:
         checks.choice(name, OBJECTIVES, "--methods")
+    for name in objective:
+        if not is_factory_name(name):
+            raise ValueError(f"--objective must be {FORM}, got {name!r}; names go to --methods")
     for flag, value in (("--steps", steps), ("--seeds", seeds)):
         checks.whole(value, flag, 1)
     if size > _LARGEST:
@@ -61,22 +67,13 @@ def command(
             f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
         )
     checks.discount(gamma, "--gamma")
-    scaled = {"both": (True, False), "on": (True,), "off": (False,)}[normalisation]
     mdp, policy = examples.four_rooms(size)
+    names = (*methods, *objective) or tuple(OBJECTIVES)
+    settings = ProbeSettings(gamma=gamma, steps=steps)
+    runs = plan(names, mdp, settings, _SCALED[normalisation])
     out.mkdir(parents=True, exist_ok=True)
-    groups: list[list[Measurement]] = []
-    with step_bar(len(names) * len(scaled) * seeds * steps) as advance:
-        for normalise in scaled:
-            settings = ProbeSettings(gamma=gamma, steps=steps, normalisation=normalise)
-            for name in names:
-                text = name if normalise else f"{name}, not normalised"
-                step = partial(advance, text)
-                try:
-                    groups.append(
-                        [probe(mdp, policy, name, seed, settings, step) for seed in range(seeds)]
-                    )
-                except NonFiniteError as problem:
-                    raise ValueError(f"{text}: {problem}") from None
+    with step_bar(len(runs) * seeds * steps) as advance:
+        groups = [probe_seeds(mdp, policy, *run, seeds, advance) for run in runs]
     write_csv(groups, out / "probe.csv")
     draw([group[0] for group in groups], out / "probe.png")
     title = f"four rooms: {mdp.n_states} states, γ = {gamma:g}, {steps} steps, {seeds} seed(s)"

@@ -13,6 +13,7 @@ import tyro
 from revbis.commands.console import in_time, print_table, status_line, stop_signals
 from revbis.config import Config, RunSettings
 from revbis.presets import preset_config
+from revbis.system.factories import is_factory_name
 
 if TYPE_CHECKING:
     from revbis.agents import AgentSettings
@@ -63,7 +64,7 @@ def _method(method: str | None, objective: str | None) -> str:
     """The method that the flags name; an objective of the user's own is a method."""
     if objective is None:
         return "drqv2" if method is None else method
-    if ":" not in objective:
+    if not is_factory_name(objective):
         raise ValueError(
             f"--objective must be package.module:factory, got {objective!r:.80}; the objectives "
             "that come with revbis are methods: see revbis train --list"
@@ -153,14 +154,16 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
-    from revbis.agents import methods
     from revbis.envs import missing, task_names
+    from revbis.objectives.registry import OBJECTIVES
     from revbis.presets import PRESETS
 
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  " + " ".join(methods()))
+    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective to it:")
+    for name, entry in OBJECTIVES.items():
+        print(f"  {name:<17} {entry.description}")
     print("tasks (any gym:ID and package.module:factory too):")
     for suite in ("dmc", "metaworld"):
         print("  " + " ".join(task_names(suite)))

@@ -3,80 +3,72 @@
 objective = make_objective("simsr-rev", latent_dim=50, action_dim=6)
 out = objective(z, action, reward, discount, next_z)
 (agent_loss + out.representation_loss).backward()
+
+What needs torch loads on first use: names and options can be read without it.
 """
 
-from __future__ import annotations
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from typing import Any
-
-from revbis import checks
-from revbis.methods import DESIGNS, OBJECTIVES, Design
-from revbis.objectives.bisimulation import BisimulationObjective
-from revbis.objectives.coefficient import AdaptiveCoefficient
-from revbis.objectives.dbc import DBCObjective
-from revbis.objectives.distances import l1_distance, mico_distance, normalise, simsr_distance
-from revbis.objectives.inputs import NonFiniteError
-from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.targets import (
-    gaussian_w2,
-    mean_reward_gap,
-    pair_discount,
-    reward_gap,
-    target,
+from revbis.objectives.designs import DESIGNS, Design
+from revbis.objectives.registry import (
+    OBJECTIVES,
+    ObjectiveEntry,
+    make_objective,
+    register,
+    unregister,
 )
 
-Objective = BisimulationObjective | DBCObjective
+if TYPE_CHECKING:
+    from revbis.objectives.base import BaseObjective
+    from revbis.objectives.bisimulation import BisimulationObjective
+    from revbis.objectives.coefficient import AdaptiveCoefficient
+    from revbis.objectives.dbc import DBCObjective
+    from revbis.objectives.distances import l1_distance, mico_distance, normalise, simsr_distance
+    from revbis.objectives.inputs import NonFiniteError, Transitions
+    from revbis.objectives.output import ObjectiveOutput
+    from revbis.objectives.protocol import Objective
+    from revbis.objectives.targets import (
+        gaussian_w2,
+        mean_reward_gap,
+        pair_discount,
+        reward_gap,
+        target,
+    )
 
-_WIDEST = 16_384
-_CHOICES = {"loss": ("huber", "squared"), "pairing": ("all", "permuted")}
-
-
-def make_objective(name: str, latent_dim: int, action_dim: int, **options: Any) -> Objective:
-    """An objective by name.
-
-    Args:
-        name: One of `OBJECTIVES`: mico, simsr; mico-rev, simsr-rev (the revised metric, ψ and c);
-            …-rev-no-c and …-rev-no-sa (without the coefficient, without ψ); mico-rev-released (what
-            the authors' released code computes); dbc.
-        latent_dim: Width of the embeddings.
-        action_dim: Width of the actions.
-        **options: loss ("huber" | "squared"), normalisation (bool), beta (MICo's angle weight),
-            hidden (width of the head), pairing ("all" | "permuted").
-
-    Raises:
-        ValueError: For unknown names or options, with what is known.
-    """
-    checks.choice(name, OBJECTIVES, "objective")
-    latent_dim = checks.whole(latent_dim, "latent_dim", 1, _WIDEST)
-    action_dim = checks.whole(action_dim, "action_dim", 1, _WIDEST)
-    known = ["loss", "normalisation", "hidden", "pairing"] + (["beta"] if "mico" in name else [])
-    for option, value in list(options.items()):
-        checks.choice(option, known, f"an option of {name}")
-        if option in _CHOICES:
-            checks.choice(value, _CHOICES[option], option)
-        elif option == "beta":
-            options[option] = checks.positive(value, option)
-        elif option == "hidden":
-            checks.whole(value, option, 1, _WIDEST)
-        elif not isinstance(value, bool):
-            raise ValueError(f"{option} must be True or False, got {value!r:.80}")
-    if name == "dbc":
-        return DBCObjective(latent_dim, action_dim, **options)
-    if DESIGNS[name].released:
-        options = {"loss": "squared", "pairing": "permuted"} | options
-    return BisimulationObjective(DESIGNS[name], latent_dim, action_dim, **options)
-
+_HOMES = {
+    "AdaptiveCoefficient": "coefficient",
+    "BaseObjective": "base",
+    "BisimulationObjective": "bisimulation",
+    "DBCObjective": "dbc",
+    "NonFiniteError": "inputs",
+    "Objective": "protocol",
+    "ObjectiveOutput": "output",
+    "Transitions": "inputs",
+    "gaussian_w2": "targets",
+    "l1_distance": "distances",
+    "mean_reward_gap": "targets",
+    "mico_distance": "distances",
+    "normalise": "distances",
+    "pair_discount": "targets",
+    "reward_gap": "targets",
+    "simsr_distance": "distances",
+    "target": "targets",
+}
 
 __all__ = [
     "DESIGNS",
     "OBJECTIVES",
     "AdaptiveCoefficient",
+    "BaseObjective",
     "BisimulationObjective",
     "DBCObjective",
     "Design",
     "NonFiniteError",
     "Objective",
+    "ObjectiveEntry",
     "ObjectiveOutput",
+    "Transitions",
     "gaussian_w2",
     "l1_distance",
     "make_objective",
@@ -84,7 +76,15 @@ __all__ = [
     "mico_distance",
     "normalise",
     "pair_discount",
+    "register",
     "reward_gap",
     "simsr_distance",
     "target",
+    "unregister",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return vars(import_module(f"revbis.objectives.{_HOMES[name]}"))[name]
+    raise AttributeError(f"module 'revbis.objectives' has no attribute {name!r}")

@@ -7,21 +7,18 @@ only its heads; the encoder φ stays with the agent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from revbis.methods import Design
+from revbis.objectives.base import BaseObjective
 from revbis.objectives.coefficient import AdaptiveCoefficient
-from revbis.objectives.distances import mico_distance, normalise, simsr_distance
-from revbis.objectives.inputs import (
-    Transitions,
-    check_batch,
-    random_partners,
-    refuse_non_finite,
-)
+from revbis.objectives.designs import Design
+from revbis.objectives.distances import mico_distance, simsr_distance
+from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.output import ObjectiveOutput
+from revbis.objectives.protocol import Objective
 from revbis.objectives.targets import mean_reward_gap, pair_discount, reward_gap, target
 
 Loss = Literal["huber", "squared"]
@@ -43,7 +40,7 @@ class StateActionEncoder(nn.Module):
         return embedding
 
 
-class BisimulationObjective(nn.Module):
+class BisimulationObjective(BaseObjective):
     """Regresses distances of embeddings on their own one-step targets.
 
     Args:
@@ -57,8 +54,6 @@ class BisimulationObjective(nn.Module):
         pairing: "all" pairs of a batch, or each element with one other ("permuted").
     """
 
-    steps: Tensor
-
     def __init__(
         self,
         design: Design,
@@ -71,65 +66,35 @@ class BisimulationObjective(nn.Module):
         hidden: int = 1024,
         pairing: Pairing = "all",
     ) -> None:
-        super().__init__()
-        self.design, self.normalisation, self.beta = design, normalisation, beta
-        self.latent_dim, self.action_dim = latent_dim, action_dim
+        super().__init__(latent_dim, action_dim, normalisation=normalisation)
+        self.design, self.beta = design, beta
+        self.compares = "state_action" if design.state_action else "state"
         self.rowwise = pairing == "permuted"
         self.regression = nn.HuberLoss() if loss == "huber" else nn.MSELoss()
         self.psi = (
             StateActionEncoder(latent_dim, action_dim, hidden) if design.state_action else None
         )
         self.coefficient = AdaptiveCoefficient() if design.adaptive else None
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def forward(
-        self,
-        z: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_z: Tensor,
-        generator: torch.Generator | None = None,
-    ) -> ObjectiveOutput:
-        """The losses of one batch.
-
-        Args:
-            z: Embeddings φ(s), [B, D], with gradient.
-            action: [B, A].
-            reward: [B] or [B, 1]; for n-step transitions the discounted sum.
-            discount: [B] or [B, 1]: γⁿ, and 0 where the episode terminated. Adaptive weights do
-                not use it, as in Eq. 9.
-            next_z: Embeddings of the next states, [B, D]; no gradient reaches them.
-            generator: Draws the partners when pairs are permuted.
-
-        Raises:
-            ValueError: For wrong shapes.
-            NonFiniteError: For NaN or infinity in an input or a loss.
-        """
-        given = Transitions(z, action, reward, discount, next_z)
-        batch = check_batch(given, self.latent_dim, self.action_dim)
+    def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
+        """The losses of a checked batch; the generator draws partners when pairs are permuted."""
         partner = random_partners(batch.z, generator) if self.rowwise else None
-
         embedding = self.embed(batch.z, batch.action)
         prediction = self._predict(embedding, partner)
         gap, following, reward_weight, next_weight = self._target_parts(batch, partner)
-        wanted = target(gap, following, reward_weight, next_weight)
+        targets = target(gap, following, reward_weight, next_weight)
 
-        representation = self.regression(prediction, wanted.detach().expand_as(prediction))
+        representation = self.regression(prediction, targets.detach().expand_as(prediction))
         coefficient = None
-        losses = {"representation_loss": representation}
         if self.coefficient is not None:
-            coefficient = self.regression(prediction.detach(), wanted.expand_as(prediction))
-            losses["coefficient_loss"] = coefficient
-        refuse_non_finite(batch._asdict() | losses, self.steps)
-        self.steps += 1
-        own = embedding.detach()
+            coefficient = self.regression(prediction.detach(), targets.expand_as(prediction))
+        detached = embedding.detach()
         return ObjectiveOutput(
             representation_loss=representation,
             coefficient_loss=coefficient,
-            embedding=own,
+            embedding=detached,
             prediction=prediction.detach(),
-            self_distance=self.distance(own, own, rowwise=True),
+            self_distance=self.distance(detached, detached, rowwise=True),
             gap=gap,
             following=following,
             reward_weight=reward_weight.detach(),
@@ -144,19 +109,16 @@ class BisimulationObjective(nn.Module):
 
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared: ψ(φ(s), a), or φ(s) where there is no ψ, [B, D]."""
-        z = self._scaled(z)
-        return z if self.psi is None else self._scaled(self.psi(z, action))
-
-    def representation_parameters(self) -> Iterator[nn.Parameter]:
-        """The parameters that `representation_loss` trains: ψ's."""
-        return iter(()) if self.psi is None else self.psi.parameters()
+        z = self.scale(z)
+        return z if self.psi is None else self.scale(self.psi(z, action))
 
     def coefficient_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that `coefficient_loss` trains: raw_c."""
         return iter(()) if self.coefficient is None else self.coefficient.parameters()
 
-    def _scaled(self, x: Tensor) -> Tensor:
-        return normalise(x) if self.normalisation else x
+    def status(self) -> dict[str, float]:
+        """The coefficient c, where there is one."""
+        return {} if self.coefficient is None else {"c": float(self.coefficient()[1].detach())}
 
     def _predict(self, embedding: Tensor, partner: Tensor | None) -> Tensor:
         other = embedding if partner is None else embedding[partner]
@@ -166,7 +128,7 @@ class BisimulationObjective(nn.Module):
 
     @torch.no_grad()
     def _next_distance(self, next_z: Tensor, partner: Tensor | None) -> Tensor:
-        next_z = self._scaled(next_z)
+        next_z = self.scale(next_z)
         other = next_z if partner is None else next_z[partner]
         return self.distance(next_z, other, rowwise=self.rowwise)
 
@@ -184,3 +146,8 @@ class BisimulationObjective(nn.Module):
             return gap, following, *self.coefficient()
         discount = pair_discount(batch.discount, other.discount, rowwise=self.rowwise)
         return gap, following, torch.ones_like(discount[:1]), discount
+
+
+def make(latent_dim: int, action_dim: int, *, design: Design, **options: Any) -> Objective:
+    """The objective of a design; options as for `BisimulationObjective`."""
+    return BisimulationObjective(design, latent_dim, action_dim, **options)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from revbis.objectives.base import BaseObjective
 from revbis.objectives.bisimulation import Loss, Pairing
-from revbis.objectives.distances import l1_distance, normalise
-from revbis.objectives.inputs import (
-    Transitions,
-    check_batch,
-    random_partners,
-    refuse_non_finite,
-)
+from revbis.objectives.distances import l1_distance
+from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.targets import gaussian_w2, pair_discount, reward_gap, target
 
@@ -40,7 +34,7 @@ class GaussianDynamics(nn.Module):
         return mean, log_deviation.clamp(*_LOG_DEVIATION).exp()
 
 
-class DBCObjective(nn.Module):
+class DBCObjective(BaseObjective):
     """L1 distances of embeddings, regressed on reward gaps plus W2 of predicted next embeddings.
 
     Its representation loss is the sum of that regression, which reaches φ alone, and of the
@@ -48,7 +42,7 @@ class DBCObjective(nn.Module):
     `BisimulationObjective`; there is no ψ and no coefficient.
     """
 
-    steps: Tensor
+    metric = "pi_bisimulation"
 
     def __init__(
         self,
@@ -60,25 +54,13 @@ class DBCObjective(nn.Module):
         hidden: int = 512,
         pairing: Pairing = "permuted",
     ) -> None:
-        super().__init__()
-        self.latent_dim, self.action_dim, self.normalisation = latent_dim, action_dim, normalisation
+        super().__init__(latent_dim, action_dim, normalisation=normalisation)
         self.rowwise = pairing == "permuted"
         self.regression = nn.HuberLoss() if loss == "huber" else nn.MSELoss()
         self.dynamics = GaussianDynamics(latent_dim, action_dim, hidden)
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
-    def forward(
-        self,
-        z: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_z: Tensor,
-        generator: torch.Generator | None = None,
-    ) -> ObjectiveOutput:
-        """The losses of one batch; arguments as for `BisimulationObjective.forward`."""
-        given = Transitions(z, action, reward, discount, next_z)
-        batch = check_batch(given, self.latent_dim, self.action_dim)
+    def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
+        """The losses of a checked batch; the generator draws partners when pairs are permuted."""
         embedding = self.embed(batch.z, batch.action)
         mean, deviation = self.dynamics(embedding, batch.action)
         next_embedding = self.embed(batch.next_z, batch.action)
@@ -91,18 +73,15 @@ class DBCObjective(nn.Module):
             others = (mean[partner], deviation[partner])
             following = gaussian_w2(mean, deviation, others, rowwise=self.rowwise)
             weight = pair_discount(batch.discount, batch.discount[partner], rowwise=self.rowwise)
-            wanted = target(gap, following, 1.0, weight)
+            targets = target(gap, following, 1.0, weight)
 
-        loss = self.regression(prediction, wanted) + likelihood
-        refuse_non_finite(batch._asdict() | {"representation_loss": loss}, self.steps)
-        self.steps += 1
-        own = embedding.detach()
+        loss = self.regression(prediction, targets) + likelihood
+        detached = embedding.detach()
         return ObjectiveOutput(
             representation_loss=loss,
-            coefficient_loss=None,
-            embedding=own,
+            embedding=detached,
             prediction=prediction.detach(),
-            self_distance=self.distance(own, own, rowwise=True),
+            self_distance=self.distance(detached, detached, rowwise=True),
             gap=gap,
             following=following,
             reward_weight=torch.ones_like(gap[:1]),
@@ -112,15 +91,3 @@ class DBCObjective(nn.Module):
     def distance(self, x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
         """L1 distance between embeddings, [N, D] × [M, D] → [N, M]."""
         return l1_distance(x, y, rowwise=rowwise)
-
-    def embed(self, z: Tensor, action: Tensor) -> Tensor:
-        """What is compared: φ(s), [B, D]; the action plays no part."""
-        return normalise(z) if self.normalisation else z
-
-    def representation_parameters(self) -> Iterator[nn.Parameter]:
-        """The dynamics' parameters."""
-        return self.dynamics.parameters()
-
-    def coefficient_parameters(self) -> Iterator[nn.Parameter]:
-        """None: the weights are (1, γ)."""
-        return iter(())

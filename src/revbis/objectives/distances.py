@@ -1,7 +1,7 @@
 """Distances between embeddings: all pairs by matrix products, or row by row.
 
-They are computed in at least float32, whatever the inputs are, also under autocast, and have finite
-values and gradients for equal, zero, opposite, huge and tiny inputs.
+They are computed in at least float32, whatever the type of the inputs, even under autocast, and
+have finite values and gradients for equal, zero, opposite, huge and tiny inputs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# A direction's gradient is 1/length: below this it would overflow the input's type, and is cut.
+# A direction's gradient is 1/length: below this length it would overflow the input's type.
 _SHORTEST = {
     torch.float16: 1e-3,
     torch.bfloat16: 1e-30,
@@ -35,9 +35,9 @@ def mico_distance(x: Tensor, y: Tensor, beta: float = 0.1, *, rowwise: bool = Fa
         [N, M], or [N] rowwise.
     """
     with _full_precision(x):
-        x_norm, x_way = _polar(x)
-        y_norm, y_way = (x_norm, x_way) if y is x else _polar(y)
-        cosine = _cosine(x_way, y_way, rowwise).clamp(*_COSINE_LIMITS)
+        x_norm, x_direction = _polar(x)
+        y_norm, y_direction = (x_norm, x_direction) if y is x else _polar(y)
+        cosine = _cosine(x_direction, y_direction, rowwise).clamp(*_COSINE_LIMITS)
         half_x, half_y = x_norm / 2, y_norm / 2
         norms = half_x + half_y if rowwise else half_x[:, None] + half_y
         return torch.add(norms, torch.acos(cosine), alpha=beta)
@@ -55,9 +55,9 @@ def simsr_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
         [N, M], or [N] rowwise; in [0, 2], and 1 where a vector is zero.
     """
     with _full_precision(x):
-        x_way = _polar(x)[1]
-        y_way = x_way if y is x else _polar(y)[1]
-        return 1 - _cosine(x_way, y_way, rowwise).clamp(-1, 1)
+        x_direction = _polar(x)[1]
+        y_direction = x_direction if y is x else _polar(y)[1]
+        return 1 - _cosine(x_direction, y_direction, rowwise).clamp(-1, 1)
 
 
 def l1_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
@@ -73,8 +73,8 @@ def normalise(x: Tensor) -> Tensor:
         return _polar(x)[1]
 
 
-def _cosine(x_way: Tensor, y_way: Tensor, rowwise: bool) -> Tensor:
-    return (x_way * y_way).sum(dim=1) if rowwise else x_way @ y_way.T
+def _cosine(x_direction: Tensor, y_direction: Tensor, rowwise: bool) -> Tensor:
+    return (x_direction * y_direction).sum(dim=1) if rowwise else x_direction @ y_direction.T
 
 
 def _polar(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,9 +85,9 @@ def _polar(x: Tensor) -> tuple[Tensor, Tensor]:
     scale = torch.where(largest > 0, largest, 1.0)
     scaled = x / scale
     length = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
-    way = scaled / torch.where(length > 0, length, 1.0)
-    norm = (x * way.detach()).sum(dim=1)  # its gradient is the direction, whatever the scale
-    return norm, torch.where(norm[:, None] > shortest, way, way.detach())
+    direction = scaled / torch.where(length > 0, length, 1.0)
+    norm = (x * direction.detach()).sum(dim=1)  # its gradient is the direction, whatever the scale
+    return norm, torch.where(norm[:, None] > shortest, direction, direction.detach())
 
 
 def _upcast(x: Tensor) -> Tensor:

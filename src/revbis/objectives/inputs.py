@@ -1,4 +1,4 @@
-"""The door of every objective: shapes checked, non-finite numbers named."""
+"""Checks at the door of every objective: shapes, types, non-finite numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class NonFiniteError(ArithmeticError):
     """NaN or infinity in an input or a loss.
 
     Attributes:
-        tensor: Which one.
-        count: How many of its entries.
+        tensor: Name of the input or loss.
+        count: Number of its non-finite values.
         step: The objective's step, counted from 0.
     """
 
@@ -21,7 +21,7 @@ class NonFiniteError(ArithmeticError):
         self.tensor, self.count, self.step = tensor, count, step
         super().__init__(
             f"{tensor} has {count} non-finite values of {size} at objective step {step}; "
-            "lower the learning rate, or look for what made them upstream"
+            "lower the learning rate, or check where they come from"
         )
 
 
@@ -35,16 +35,12 @@ class Transitions(NamedTuple):
     next_z: Tensor
 
     def take(self, index: Tensor) -> Transitions:
-        """The transitions at these places."""
+        """The transitions at these indices."""
         return Transitions(*(tensor[index] for tensor in self))
 
 
-def check_batch(
-    batch: Transitions,
-    latent_dim: int,
-    action_dim: int,
-) -> Transitions:
-    """Checks shapes, flattens [B, 1] to [B], and cuts next_z from the graph."""
+def check_transitions(batch: Transitions, latent_dim: int, action_dim: int) -> Transitions:
+    """Checks shapes, flattens [B, 1] to [B], and detaches next_z."""
     _check_tensors(batch)
     z, action, reward, discount, next_z = batch
     size = z.shape[0] if z.ndim else 0
@@ -56,7 +52,7 @@ def check_batch(
         if tensor.shape != (size, width):
             raise ValueError(f"{name} must be [{size or 'B'}, {width}], got {list(tensor.shape)}")
     if size < 2:
-        raise ValueError(f"a batch of at least 2 is wanted to form pairs, got {size}")
+        raise ValueError(f"the batch must have at least 2 transitions to form pairs, got {size}")
     return Transitions(
         z,
         action,
@@ -71,9 +67,9 @@ def _check_tensors(batch: Transitions) -> None:
     for name, tensor in batch._asdict().items():
         if not isinstance(tensor, Tensor):
             raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
-        wanted = "floats" if name in ("z", "next_z") else "real numbers"
-        if tensor.is_complex() or (wanted == "floats" and not tensor.is_floating_point()):
-            raise ValueError(f"{name} must hold {wanted}, got {tensor.dtype}")
+        kind = "floats" if name in ("z", "next_z") else "real numbers"
+        if tensor.is_complex() or (kind == "floats" and not tensor.is_floating_point()):
+            raise ValueError(f"{name} must hold {kind}, got {tensor.dtype}")
         if tensor.device != batch.z.device:
             raise ValueError(f"{name} is on {tensor.device}, but z is on {batch.z.device}")
 
@@ -82,14 +78,14 @@ def random_partners(z: Tensor, generator: torch.Generator | None) -> Tensor:
     """A random permutation of the batch, on z's device: each element's partner."""
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ValueError(f"generator must be a torch.Generator or None, got {generator!r:.80}")
-    where = z.device if generator is None else generator.device
-    return torch.randperm(len(z), generator=generator, device=where).to(z.device)
+    device = z.device if generator is None else generator.device
+    return torch.randperm(len(z), generator=generator, device=device).to(z.device)
 
 
 def refuse_non_finite(tensors: dict[str, Tensor], steps: Tensor) -> None:
     """Raises `NonFiniteError` for the first tensor with a NaN or infinity.
 
-    One sum over everything is looked at first, so that a healthy step costs one synchronisation.
+    One sum over everything is checked first, so that a healthy step costs one synchronisation.
     """
     with torch.no_grad():
         total = torch.stack([t.detach().float().sum() for t in tensors.values()]).sum()

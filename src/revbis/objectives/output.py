@@ -1,4 +1,4 @@
-"""What an objective returns, and what it can tell about itself."""
+"""What an objective returns, and the metrics computed from it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from torch import Tensor
 _SAMPLE = 4096  # distances that quantiles are read from
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ObjectiveOutput:
-    """Losses of one batch, and detached tensors to tell how it is going.
+    """Losses of one batch, and detached tensors that describe it.
+
+    The three without a default are needed; metrics that need one that is None are left out.
 
     Attributes:
         representation_loss: Scalar; its gradient reaches the embeddings z and the objective's own
             heads, never next_z or the coefficient.
-        coefficient_loss: Scalar whose gradient reaches raw_c alone; None without a coefficient.
         embedding: What was compared, [B, D].
         prediction: Predicted distances, [B, B], or [B] for permuted pairs.
+        coefficient_loss: Scalar whose gradient reaches raw_c alone; None without a coefficient.
         self_distance: Predicted distance of each element to itself, [B].
         gap: Reward gaps, of the prediction's shape (or a scalar).
         following: Next-state distances, of the prediction's shape.
@@ -29,39 +31,54 @@ class ObjectiveOutput:
     """
 
     representation_loss: Tensor
-    coefficient_loss: Tensor | None
     embedding: Tensor
     prediction: Tensor
-    self_distance: Tensor
-    gap: Tensor
-    following: Tensor
-    reward_weight: Tensor
-    next_weight: Tensor
+    coefficient_loss: Tensor | None = None
+    self_distance: Tensor | None = None
+    gap: Tensor | None = None
+    following: Tensor | None = None
+    reward_weight: Tensor | None = None
+    next_weight: Tensor | None = None
+
+    @property
+    def losses(self) -> dict[str, Tensor]:
+        """The losses by name, with gradient."""
+        losses = {"representation_loss": self.representation_loss}
+        if self.coefficient_loss is not None:
+            losses["coefficient_loss"] = self.coefficient_loss
+        return losses
 
     @cached_property
     def metrics(self) -> dict[str, Tensor]:
-        """Detached scalars by name, made when first asked for; docs/metrics.md explains each."""
+        """Detached scalars by name, computed on first access; docs/metrics.md explains each."""
         flat = self.prediction.flatten()
         sample = flat[:: max(1, len(flat) // _SAMPLE)]
         low, middle, high = torch.quantile(sample, sample.new_tensor([0.05, 0.5, 0.95]))
-        reward = (self.reward_weight * self.gap).mean()
-        following = (self.next_weight * self.following).mean()
-        total = (reward + following).clamp_min(torch.finfo(reward.dtype).tiny)
-        losses = {"representation_loss": self.representation_loss.detach()}
-        if self.coefficient_loss is not None:
-            losses["coefficient_loss"] = self.coefficient_loss.detach()
-        return losses | {
-            "c": self.next_weight.mean(),
-            "reward_share": reward / total,
-            "next_share": following / total,
+        metrics = {name: loss.detach() for name, loss in self.losses.items()}
+        if self.next_weight is not None:
+            metrics["c"] = self.next_weight.mean()
+        metrics |= self._shares() | {
             "embedding_norm": torch.linalg.vector_norm(self.embedding, dim=1).mean(),
             "effective_rank": effective_rank(self.embedding),
             "distance_q05": low,
             "distance_q50": middle,
             "distance_q95": high,
             "near_zero_fraction": (sample < 0.01 * sample.max()).to(sample.dtype).mean(),
-            "self_distance": self.self_distance.mean(),
         }
+        if self.self_distance is not None:
+            metrics["self_distance"] = self.self_distance.mean()
+        return metrics
+
+    def _shares(self) -> dict[str, Tensor]:
+        """Shares of the two terms in the mean target."""
+        if self.gap is None or self.reward_weight is None:
+            return {}
+        if self.following is None or self.next_weight is None:
+            return {}
+        reward = (self.reward_weight * self.gap).mean()
+        following = (self.next_weight * self.following).mean()
+        total = (reward + following).clamp_min(torch.finfo(reward.dtype).tiny)
+        return {"reward_share": reward / total, "next_share": following / total}
 
 
 def effective_rank(x: Tensor) -> Tensor:

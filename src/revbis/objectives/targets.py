@@ -1,4 +1,4 @@
-"""What predicted distances are regressed on, as pure functions.
+"""The targets of the predicted distances, as pure functions.
 
 Names match `revbis.tabular.operators`: on an enumerable MDP these are the same operators. Each
 takes all pairs of two batches, or row i of one with row i of the other.
@@ -20,7 +20,7 @@ def mean_reward_gap(reward: Tensor, other: Tensor) -> Tensor:
     """Mean smooth-L1 gap of a batch, a scalar: what the authors' released code regresses on.
 
     There a gap of shape [B, 1] meets distances of shape [B]; the broadcast averages the gap over
-    the batch, and no pair's target holds its own rewards.
+    the batch, and no pair's target contains its own rewards.
     """
     return functional.smooth_l1_loss(reward, other)
 

@@ -6,10 +6,12 @@ import re
 from functools import cache
 from pathlib import Path
 
+from revbis.agents import resolve
 from revbis.config import Change, Config, changes
 from revbis.envs.distractors import Distractor
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
+from revbis.system.factories import is_factory_name, load_factory
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 _LEAST_PIXELS = 8
@@ -110,6 +112,9 @@ def _check_distractor(spec: str, pixels: int) -> None:
 
 
 def _check_machine(config: Config) -> None:
+    objective = resolve(config.method).objective
+    if objective is not None and is_factory_name(objective):
+        load_factory(objective)
     try:
         check_task(config.task)
     except ModuleNotFoundError as absent:

@@ -25,7 +25,7 @@ def summary(group: Sequence[Measurement]) -> dict[str, str]:
     first = group[0]
     spread = f" ± {np.std([m.trained.spearman for m in group]):.2f}" if len(group) > 1 else ""
     return {
-        "method": first.method + ("" if first.normalised else " (raw)"),
+        "method": first.method + (" (raw)" if first.normalised is False else ""),
         "compares": "pairs" if first.level == "state_action" else "states",
         "ρ with exact": _change(
             [m.start.spearman for m in group], [m.trained.spearman for m in group]
@@ -69,7 +69,8 @@ def draw(measurements: Sequence[Measurement], path: Path) -> None:
         exact, before, after = _sample(measurement)
         panel.plot(exact, before, ".", color="0.7", ms=2, rasterized=True, label="untrained")
         panel.plot(exact, after, ".", color="#0072B2", ms=2, rasterized=True, label="trained")
-        name = measurement.method + ("" if measurement.normalised else "\n(not normalised)")
+        raw = measurement.normalised is False
+        name = measurement.method + ("\n(not normalised)" if raw else "")
         panel.set_title(f"{name}   ρ = {measurement.trained.spearman:.2f}", fontsize=9)
         panel.tick_params(labelsize=7)
     for panel in axes.flat[len(measurements) :]:

@@ -18,7 +18,7 @@ from revbis.agents.drqv2.parts import Parts
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.agents.protocol import Metrics, Stopwatch
-from revbis.objectives import Objective, ObjectiveOutput, normalise, simsr_distance
+from revbis.objectives import Objective, ObjectiveOutput, simsr_distance
 
 if TYPE_CHECKING:
     from revbis.replay import Batch, Replay
@@ -75,8 +75,8 @@ class DrQV2:
 
     def status(self) -> dict[str, float]:
         """The adaptive coefficient c, where there is one."""
-        learned = getattr(self.parts.objective, "coefficient", None)
-        return {} if learned is None else {"c": float(learned()[1].detach())}
+        objective = self.parts.objective
+        return {} if objective is None else objective.status()
 
     def begin_episode(self) -> None:
         """Nothing: an action depends on the observation alone."""
@@ -115,7 +115,7 @@ class DrQV2:
             if parts.objective is None:
                 return parts.critic.trunk(parts.readouts(features, "critic")[0]).float()
             z = parts.readouts(features, "projection")[0].float()
-        return normalise(z) if parts.objective.normalisation else z
+        return parts.objective.scale(z)
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """By the objective's distance, [N, D] × [M, D] → [N, M]; else by the angle, as SimSR's."""

@@ -112,9 +112,9 @@ class Parts:
         finally:
             self.critic.requires_grad_(True)
 
-    def modules(self) -> dict[str, nn.Module]:
+    def modules(self) -> dict[str, nn.Module | Objective]:
         """The networks by name."""
-        modules: dict[str, nn.Module] = {
+        modules: dict[str, nn.Module | Objective] = {
             "encoder": self.encoder,
             "readouts": self.readouts,
             "policy": self.policy,

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 import tyro
 
-from revbis import checks
 from revbis.agents.settings import AgentSettings, Shape
-from revbis.methods import OBJECTIVES
+from revbis.objectives.registry import accepted_options, check_name
 from revbis.schema import Above, AboveOrZero, Count, Few, Share, Size, Stride, Text
 
 _KERNEL = 3  # side of a convolution's window
@@ -77,9 +76,9 @@ class DrQV2Settings(AgentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.objective is not None and ":" not in self.objective:
-            checks.choice(self.objective, OBJECTIVES, "objective")
-        if self.beta is not None and "mico" not in (self.objective or ""):
+        if self.objective is not None:
+            check_name(self.objective)
+        if self.beta is not None and "beta" not in accepted_options(self.objective or ""):
             owner = self.objective or "drqv2"
             raise ValueError(f"beta belongs to MICo's distance, which {owner} does not have")
 

@@ -1,17 +1,16 @@
-"""The methods by name: DrQ-v2 alone, or with an objective that is a point of one grid.
-
-Names only, so that settings and records can be read without torch.
-"""
+"""MICo, SimSR, their revised forms and the ablations as points of one grid. Imports no torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+_DISTANCES = {"mico": "MICo distance", "simsr": "SimSR distance"}
+
 
 @dataclass(frozen=True)
 class Design:
-    """One point of the grid.
+    """One point of the grid: distance × what is compared × weights.
 
     Attributes:
         distance: "mico" or "simsr".
@@ -26,6 +25,15 @@ class Design:
     adaptive: bool
     released: bool = False
 
+    @property
+    def description(self) -> str:
+        """The design in one short line."""
+        if self.released:
+            return f"{self.distance}-rev as the authors' released code computes it"
+        compared = "state-action pairs" if self.state_action else "states"
+        weights = "(1−c, c)" if self.adaptive else "(1, γ)"
+        return f"{_DISTANCES[self.distance]} between {compared}, weights {weights}"
+
 
 DESIGNS = {
     "mico": Design("mico", state_action=False, adaptive=False),
@@ -38,5 +46,3 @@ DESIGNS = {
     "simsr-rev-no-sa": Design("simsr", state_action=False, adaptive=True),
     "mico-rev-released": Design("mico", state_action=True, adaptive=True, released=True),
 }
-OBJECTIVES = (*DESIGNS, "dbc")
-METHODS = ("drqv2", *OBJECTIVES)

@@ -1,0 +1,181 @@
+"""A user's own objective: made by its factory and tried on a small random batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from inspect import signature
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from revbis import checks
+from revbis.objectives.inputs import Transitions
+from revbis.objectives.output import ObjectiveOutput
+from revbis.objectives.protocol import Level, Objective
+from revbis.system.factories import described, load_factory
+from revbis.tabular import METRICS
+
+_ROWS, _OTHERS = 6, 4
+_MEMBERS = sorted(member for member in vars(Objective) if not member.startswith("_"))
+
+
+def make_own(
+    name: str, latent_dim: int, action_dim: int, options: Mapping[str, Any] | None = None
+) -> Objective:
+    """What `package.module:factory` returns, once it has been tried.
+
+    The trial draws from no generator of the caller's and leaves the objective's state as it was.
+
+    Raises:
+        ValueError: If the factory is missing or raises, or what it returns does not work as an
+            objective; one line that says why.
+        ModuleNotFoundError: If the factory's module needs one that is not installed.
+    """
+    factory, options = load_factory(name), options or {}
+    try:
+        signature(factory).bind(latent_dim, action_dim, **options)
+    except TypeError as problem:
+        words = ", ".join(["latent_dim", "action_dim", *(f"{key}=..." for key in options)])
+        raise ValueError(f"{name}: the factory is called with ({words}): {problem}") from None
+    except ValueError:  # a callable without a signature
+        pass
+    try:
+        objective = factory(latent_dim, action_dim, **options)
+    except Exception as error:
+        raise ValueError(f"{name}: the factory raised {described(error)}") from error
+    try:
+        with torch.random.fork_rng(devices=[]):
+            return check_objective(objective, latent_dim, action_dim)
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from problem.__cause__
+
+
+def check_objective(objective: object, latent_dim: int, action_dim: int) -> Objective:
+    """Compares an objective with the protocol, then tries it on a small random batch.
+
+    Raises:
+        ValueError: With the first thing that is wrong.
+    """
+    if objective is None or isinstance(objective, type):
+        raise ValueError(f"the factory must return an objective, got {objective!r}")
+    missing = [member for member in _MEMBERS if member not in dir(objective)]
+    if missing or not isinstance(objective, Objective):
+        raise ValueError(
+            f"the factory must return an objective, but {_kind(objective)} has no "
+            f"{', '.join(missing) or '__call__'}; revbis.objectives.BaseObjective has the defaults"
+        )
+    checks.choice(objective.compares, get_args(Level), "compares")
+    checks.choice(objective.metric, METRICS, "metric")
+    generator = torch.Generator().manual_seed(0)
+    batch = _random_batch(latent_dim, action_dim, generator)
+    state = deepcopy(_call("state_dict()", objective.state_dict))
+    _check_parameters(objective)
+    _check_embeddings(objective, batch)
+    out = _call("calling the objective", objective, *batch, generator=generator)
+    _check_output(out, batch, bool(list(objective.coefficient_parameters())))
+    _check_status(_call("status()", objective.status))
+    _call("load_state_dict(state_dict())", objective.load_state_dict, state)
+    if not isinstance(_call("to(device)", objective.to, torch.device("cpu")), Objective):
+        raise ValueError("to(device) must return the objective")
+    return objective
+
+
+def _random_batch(latent_dim: int, action_dim: int, generator: torch.Generator) -> Transitions:
+    z, next_z = torch.randn(2, _ROWS, latent_dim, generator=generator)
+    action = 2 * torch.rand(_ROWS, action_dim, generator=generator) - 1
+    reward, discount = torch.rand(_ROWS, generator=generator), torch.full((_ROWS,), 0.9)
+    discount[0] = 0.0  # an episode that terminated
+    return Transitions(z.requires_grad_(), action, reward, discount, next_z)
+
+
+def _check_parameters(objective: Objective) -> None:
+    kinds = {
+        "representation_parameters()": objective.representation_parameters,
+        "coefficient_parameters()": objective.coefficient_parameters,
+    }
+    seen: set[nn.Parameter] = set()
+    for name, function in kinds.items():
+        parameters = _call(name, lambda function=function: list(function()))
+        for parameter in parameters:
+            if not isinstance(parameter, nn.Parameter) or not parameter.requires_grad:
+                raise ValueError(
+                    f"{name} must give trainable torch.nn.Parameters, got {_kind(parameter)}"
+                )
+        if seen & set(parameters):
+            raise ValueError(f"{name} must not repeat what representation_parameters() gives")
+        seen |= set(parameters)
+
+
+@torch.no_grad()
+def _check_embeddings(objective: Objective, batch: Transitions) -> None:
+    rows, width = batch.z.shape
+    scaled = _call("scale(z)", objective.scale, batch.z)
+    _check_tensor("scale(z)", scaled, (rows, width))
+    embedding = _call("embed(z, action)", objective.embed, batch.z, batch.action)
+    _check_tensor("embed(z, action)", embedding, (rows, None))
+    for x in (scaled, embedding):
+        distances = _call("distance(x, y)", objective.distance, x, x[:_OTHERS])
+        _check_tensor("distance(x, y)", distances, (rows, _OTHERS))
+        pairs = _call("distance(x, y, rowwise=True)", objective.distance, x, x, rowwise=True)
+        _check_tensor("distance(x, y, rowwise=True)", pairs, (rows,))
+
+
+def _check_output(out: object, batch: Transitions, has_coefficient: bool) -> None:
+    if not isinstance(out, ObjectiveOutput):
+        raise ValueError(f"calling the objective must give an ObjectiveOutput, got {_kind(out)}")
+    for name, loss in out.losses.items():
+        _check_tensor(name, loss, ())
+    if has_coefficient != (out.coefficient_loss is not None):
+        raise ValueError(
+            "coefficient_loss and coefficient_parameters() must both be there, or neither"
+        )
+    loss, rows = out.representation_loss, len(batch.z)
+    gradient = None
+    if loss.requires_grad:
+        (gradient,) = torch.autograd.grad(loss, batch.z, allow_unused=True, retain_graph=True)
+    if gradient is None:
+        raise ValueError("representation_loss must depend on z, or it trains no encoder")
+    _check_tensor("the gradient of representation_loss with respect to z", gradient, batch.z.shape)
+    _check_tensor("embedding", out.embedding, (rows, None))
+    permuted = isinstance(out.prediction, Tensor) and out.prediction.ndim == 1
+    _check_tensor("prediction", out.prediction, (rows,) if permuted else (rows, rows))
+    for name, value in _call("metrics", lambda: out.metrics).items():
+        _check_tensor(f"metrics[{name!r}]", value, ())
+
+
+def _check_status(status: object) -> None:
+    if not isinstance(status, dict):
+        raise ValueError(f"status() must return a dict of numbers, got {_kind(status)}")
+    for name, value in status.items():
+        if not isinstance(value, float | int) or not math.isfinite(value):
+            raise ValueError(f"status()[{name!r}] must be a finite number, got {value!r:.80}")
+
+
+def _check_tensor(name: str, tensor: object, shape: tuple[int | None, ...]) -> None:
+    """A finite tensor of this shape; None stands for any size."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {_kind(tensor)}")
+    sizes = [size if size is not None else "D" for size in shape]
+    if tensor.ndim != len(shape) or any(
+        size not in (None, real) for size, real in zip(shape, tensor.shape, strict=True)
+    ):
+        size = "a scalar" if not shape else str(sizes).replace("'", "")
+        raise ValueError(f"{name} must be {size} for a batch of {_ROWS}, got {list(tensor.shape)}")
+    bad = int((~torch.isfinite(tensor)).sum())
+    if bad:
+        raise ValueError(f"{name} has {bad} non-finite values of {tensor.numel()}")
+
+
+def _call(name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The function's result; whatever it raises becomes a ValueError that names it."""
+    try:
+        return function(*arguments, **options)
+    except Exception as error:
+        raise ValueError(f"{name} raised {described(error)}") from error
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
