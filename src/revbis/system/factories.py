@@ -45,7 +45,8 @@ def load_factory(name: str) -> Callable[..., Any]:
         if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
             raise
         raise ValueError(
-            f"{name}: there is no module {missing.name!r} on sys.path or in {Path.cwd()}"
+            f"{name}: there is no module {missing.name!r} on sys.path or in {Path.cwd()}; "
+            f"the form is {FORM}"
         ) from None
     except Exception as error:
         raise ValueError(f"{name}: importing {module_name!r} raised {described(error)}") from error
