@@ -305,6 +305,20 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(code) & {"torch", "numba", "scipy", "matplotlib", "numpy"} == set()
 
 
+def test_no_help_loads_torch() -> None:
+    """Nor do plans and lists; in one process, because each start takes its time."""
+    code = (
+        "from revbis import cli\n"
+        "calls = [[name, '--help'] for name in cli._COMMANDS]\n"
+        "for words in calls + [['train', '--list'], ['sweep', 'table1-cpu', '--dry-run']]:\n"
+        "    try:\n"
+        "        cli.main(words)\n"
+        "    except SystemExit as stop:\n"
+        "        assert not stop.code, words\n"
+    )
+    assert loaded_by(code) & {"torch", "numba", "gymnasium", "mujoco", "matplotlib"} == set()
+
+
 def test_exact_metrics_need_neither_torch_nor_a_simulator() -> None:
     code = (
         "from revbis import tabular\n"
