@@ -15,7 +15,7 @@ from revbis import checks
 from revbis.replay.batch import Batch, OneStep
 from revbis.replay.kernels import Ints, gather_shifted, n_step_returns
 from revbis.replay.queue import TransitionQueue
-from revbis.replay.storage import Layout, Records, Ring, Storage
+from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
 
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_BATCH = 1_000_000
@@ -220,7 +220,7 @@ class Replay:
         one_step = OneStep(*self._follow(index, 1)) if self.one_step else None
         return Batch(obs, torch.from_numpy(action), reward, discount, next_obs, one_step)
 
-    def export(self, start: int, stop: int) -> Records:
+    def export(self, start: int, stop: int) -> RecordArrays:
         """Copies of those records in [start, stop) that are still in the ring.
 
         A record never changes: what was exported once need not be exported again.
@@ -248,7 +248,7 @@ class Replay:
             "generator": self._generator.bit_generator.state,
         }
 
-    def restore(self, pieces: Iterable[Records], state: dict[str, Any]) -> None:
+    def restore(self, pieces: Iterable[RecordArrays], state: dict[str, Any]) -> None:
         """Makes this buffer the one that was exported: all later samples are the same.
 
         Args:
@@ -378,7 +378,7 @@ def _checked_shift(shift: int, layout: Layout) -> int:
     return shift
 
 
-def _iterable(pieces: Iterable[Records]) -> Iterable[Records]:
+def _iterable(pieces: Iterable[RecordArrays]) -> Iterable[RecordArrays]:
     if not isinstance(pieces, Iterable):
         raise ValueError(f"pieces must be what export gave, in order, got {pieces!r:.80}")
     return pieces

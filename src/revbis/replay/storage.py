@@ -21,7 +21,7 @@ from revbis.system import memory
 
 Storage = Literal["ram", "disk"]
 STORAGES = ("ram", "disk")
-Records = dict[str, NDArray[Any]]
+RecordArrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Layout:
             raise ValueError(f"frame must be finite, got {frame}")
         return frame
 
-    def checked_records(self, piece: Records) -> Records:
+    def checked_records(self, piece: RecordArrays) -> RecordArrays:
         """The records in what was exported, of the right types and equal in number."""
         start = np.asarray(piece.get("start") if isinstance(piece, dict) else None)
         if start.ndim or start.dtype.kind not in "iu":
@@ -147,7 +147,7 @@ class Ring:
         self.frames = self.columns["frame"].view()
         self.frames.flags.writeable = False  # one type, and one compiled kernel, for both storages
 
-    def write(self, index: int, records: Records) -> None:
+    def write(self, index: int, records: RecordArrays) -> None:
         """Puts consecutive records, the first at the index; what was in their slots is lost."""
         done, count = 0, len(records["age"])
         while done < count:
@@ -156,12 +156,12 @@ class Ring:
             self._write_part(slot, {name: values[part] for name, values in records.items()})
             done = part.stop
 
-    def read(self, start: int, stop: int) -> Records:
+    def read(self, start: int, stop: int) -> RecordArrays:
         """Copies of the records [start, stop)."""
         slots = np.arange(start, stop) % self.layout.capacity
         return {name: values[slots] for name, values in self.columns.items()}
 
-    def _write_part(self, slot: int, records: Records) -> None:
+    def _write_part(self, slot: int, records: RecordArrays) -> None:
         for name, values in records.items():
             if name == "frame" and self._file is not None:
                 frames = np.ascontiguousarray(values)
