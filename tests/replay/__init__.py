@@ -1,7 +1,13 @@
 """A slow replay buffer to compare with, and episodes for both."""
 
+import gc
+import itertools
+import sys
+import tracemalloc
+
 import numpy as np
 import torch
+from torch.nn import functional
 
 from revbis.replay import Replay
 
@@ -61,6 +67,19 @@ class Naive:
             offset += len(episode.frames)
         return found
 
+    def sequences(self, length):
+        """All sequences that can be sampled, oldest first, as (obs, action, reward, discount)."""
+        found, offset = [], 0
+        oldest = sum(len(e.frames) for e in self.episodes) - self.capacity
+        for episode in self.episodes:
+            for t in range(len(episode.steps) - length + 1):
+                if offset + max(0, t - self.stack + 1) >= oldest:
+                    obs = [self.observation(episode, k) for k in range(t, t + length + 1)]
+                    action, reward, discount = zip(*episode.steps[t : t + length], strict=True)
+                    found.append((np.stack(obs), np.stack(action), reward, discount))
+            offset += len(episode.frames)
+        return found
+
 
 def assert_same(replay, naive):
     """Every transition, in order, and nothing else."""
@@ -77,6 +96,17 @@ def assert_same(replay, naive):
         np.testing.assert_allclose(got[0], reward, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(got[1], discount, rtol=1e-6)
         np.testing.assert_array_equal(got[2], np.stack(next_obs))
+
+
+def assert_same_sequences(replay, naive, length):
+    """Every sequence of the length, in order and once, and nothing else."""
+    wanted = naive.sequences(length)
+    assert replay.count_sequences(length) == len(wanted)
+    if not wanted:
+        return
+    got = replay.gather_sequences(np.arange(len(wanted)), length, shift="image")
+    for name, part in zip(got._fields, zip(*wanted, strict=True), strict=True):
+        np.testing.assert_array_equal(getattr(got, name), np.stack(part), err_msg=name)
 
 
 def numbered(number, shape=(2, 2, 3)):
@@ -114,3 +144,62 @@ def assert_equal_batches(a, b):
     assert (a.one_step is None) == (b.one_step is None)
     for x, y in zip(a.one_step or (), b.one_step or (), strict=True):
         assert torch.equal(x, y)
+
+
+def filled(count):
+    """A full buffer of short vectors, made through restore."""
+    replay = Replay(count, (1,), 1, stack=3, n_step=3, one_step=True)
+    ages = np.arange(count, dtype=np.int32) % 10
+    piece = {
+        "start": np.array(0),
+        "frame": np.zeros((count, 1), np.float32),
+        "action": np.zeros((count, 1), np.float32),
+        "reward": np.zeros(count, np.float32),
+        "discount": np.ones(count, np.float32),
+        "age": ages,
+    }
+    replay.restore([piece], replay.state() | {"written": count})
+    assert len(replay) == count - count // 10
+    return replay
+
+
+def work_of(draw):
+    """Lines of Python run by a call, after a first one, and the most bytes it had allocated."""
+    draw()
+    lines = 0
+
+    def count(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # what other tests have left is not this one's work
+    try:
+        sys.settrace(count)
+        draw()
+        sys.settrace(before)
+        tracemalloc.start()
+        draw()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    finally:
+        gc.enable()
+    return lines, peak
+
+
+def crop(image, dy, dx, pad):
+    """Replicate-pads [..., H, W] and cuts the window that a shift of (dy, dx) sees."""
+    height, width = image.shape[-2:]
+    padded = functional.pad(image[None].float(), (pad,) * 4, mode="replicate")[0]
+    return padded[..., pad + dy : pad + dy + height, pad + dx : pad + dx + width].to(torch.uint8)
+
+
+def shifts_of(batch_images, original, pad):
+    """The shift of each image, found by trying all of them."""
+    table = {}
+    for dy, dx in itertools.product(range(-pad, pad + 1), repeat=2):
+        table[crop(original, dy, dx, pad).numpy().tobytes()] = (dy, dx)
+    assert len(table) == (2 * pad + 1) ** 2
+    return np.array([table[image.numpy().tobytes()] for image in batch_images])

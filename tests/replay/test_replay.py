@@ -1,16 +1,23 @@
 """Every transition is the naive one, and each is drawn alike."""
 
-import gc
 import math
-import sys
-import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.replay import Naive, assert_equal_batches, assert_same, numbered, play, small
+from tests.replay import (
+    Naive,
+    assert_equal_batches,
+    assert_same,
+    filled,
+    numbered,
+    play,
+    small,
+    work_of,
+)
 
 from revbis.replay import Batch, Replay
 
@@ -227,51 +234,8 @@ def test_the_seed_decides():
     assert not torch.equal(samples(3)[0].action, samples(4)[0].action)
 
 
-def filled(count):
-    """A full buffer of short vectors, made through restore."""
-    replay = Replay(count, (1,), 1, stack=3, n_step=3, one_step=True)
-    ages = np.arange(count, dtype=np.int32) % 10
-    piece = {
-        "start": np.array(0),
-        "frame": np.zeros((count, 1), np.float32),
-        "action": np.zeros((count, 1), np.float32),
-        "reward": np.zeros(count, np.float32),
-        "discount": np.ones(count, np.float32),
-        "age": ages,
-    }
-    replay.restore([piece], replay.state() | {"written": count})
-    assert len(replay) == count - count // 10
-    return replay
-
-
-def work_of_a_sample(replay):
-    """Lines of Python run by a sample, and the most bytes it had allocated."""
-    replay.sample(64)
-    lines = 0
-
-    def count(frame, event, argument):
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    gc.collect()
-    gc.disable()  # what other tests have left is not this one's work
-    try:
-        sys.settrace(count)
-        replay.sample(64)
-        sys.settrace(before)
-        tracemalloc.start()
-        replay.sample(64)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    finally:
-        gc.enable()
-    return lines, peak
-
-
 def test_the_work_of_a_sample_does_not_grow_with_the_buffer():
     """The kernels loop over the batch alone; the rest is counted: lines run, bytes allocated."""
-    (few, little), (many, much) = (work_of_a_sample(filled(n)) for n in (1_000, 300_000))
+    (few, little), (many, much) = (work_of(partial(filled(n).sample, 64)) for n in (1_000, 300_000))
     assert many == few
     assert abs(much - little) < 10_000  # an array of a byte per record would be 300,000

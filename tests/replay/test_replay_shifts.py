@@ -5,18 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from tests.replay import Naive, assert_same, play, small
+from tests.replay import Naive, assert_same, crop, play, shifts_of, small
 from torch.nn import functional
 
 from revbis.replay import Replay
 from revbis.replay.kernels import gather_shifted
-
-
-def crop(image, dy, dx, pad):
-    """Replicate-pads [..., H, W] and cuts the window that a shift of (dy, dx) sees."""
-    height, width = image.shape[-2:]
-    padded = functional.pad(image[None].float(), (pad,) * 4, mode="replicate")[0]
-    return padded[..., pad + dy : pad + dy + height, pad + dx : pad + dx + width].to(torch.uint8)
 
 
 def interpolated(image, dy, dx, pad):
@@ -53,15 +46,6 @@ def test_a_shift_is_what_the_interpolating_reference_gives():
         wanted = interpolated(torch.from_numpy(frames[0]), dy, dx, 4)
         got = kernel(frames, [0], (dy, dx))[0]
         torch.testing.assert_close(got.float(), wanted, rtol=0, atol=0.05)
-
-
-def shifts_of(batch_images, original, pad):
-    """The shift of each image, found by trying all of them."""
-    table = {}
-    for dy, dx in itertools.product(range(-pad, pad + 1), repeat=2):
-        table[crop(original, dy, dx, pad).numpy().tobytes()] = (dy, dx)
-    assert len(table) == (2 * pad + 1) ** 2
-    return np.array([table[image.numpy().tobytes()] for image in batch_images])
 
 
 @pytest.fixture(scope="module")
