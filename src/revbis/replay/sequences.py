@@ -26,9 +26,9 @@ class SequenceStarts:
     after it is written, and leaves when a frame of its own stack is lost: both in the order of the
     records, as in a queue. It does not matter whether the episode runs on.
 
-    A queue is made from the ages of the records when its length is first asked for and kept up to
-    date from there on. It takes 8 bytes a record, so only the last eight lengths asked for have
-    one. All of this follows from the records: nothing of it need be saved.
+    A queue is built from the ages of the records when its length is first asked for, and kept up to
+    date from there on. It takes 8 bytes per record, so only the last eight lengths asked for have
+    one. All of this follows from the records: none of it need be saved.
 
     Args:
         ring: The records.
@@ -41,10 +41,14 @@ class SequenceStarts:
         self._queues: dict[int, StartQueue] = {}
 
     def queue(self, length: int, written: int) -> StartQueue:
-        """The starts of sequences of this length, when so many records were ever written.
+        """The starts of sequences of this length.
+
+        Args:
+            length: Steps in a sequence.
+            written: How many records were ever written.
 
         Raises:
-            ValueError: If the length is none, or such a sequence can never be in the ring.
+            ValueError: If the length is below 1, or such a sequence can never be in the ring.
         """
         length = checks.whole(length, "length", 1)
         longest = len(self._ages) - 1
@@ -56,7 +60,7 @@ class SequenceStarts:
             )
         queue = self._queues.pop(length, None)
         if queue is None:
-            queue = self._made(length, written)
+            queue = self._build(length, written)
         self._queues[length] = queue  # the last one asked for is last
         if len(self._queues) > _MOST_LENGTHS:
             del self._queues[next(iter(self._queues))]
@@ -76,10 +80,11 @@ class SequenceStarts:
                 queue.append(start)
 
     def clear(self) -> None:
-        """Forgets all: the records are others now."""
+        """Drops all queues, as when the records are replaced."""
         self._queues.clear()
 
-    def _made(self, length: int, written: int) -> StartQueue:
+    def _build(self, length: int, written: int) -> StartQueue:
+        """The queue of a length, from the records alone."""
         capacity = len(self._ages)
         oldest = max(0, written - capacity)
         index = np.arange(oldest, written - length)
