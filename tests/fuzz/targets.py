@@ -268,6 +268,8 @@ def replay_call(rng: random.Random, folder: Path) -> bool:
     if rng.random() < 0.5:
         step[rng.choice(list(step))] = junk.anything(rng)
     count = 4 if rng.random() < 0.7 else junk.anything(rng)
+    length = 3 if rng.random() < 0.7 else junk.anything(rng)
+    shift = "image" if rng.random() < 0.8 else junk.anything(rng)
     try:
         replay = Replay(**settings)
         frame = np.zeros(2, np.float32) if rng.random() < 0.8 else junk.array(rng)
@@ -275,6 +277,7 @@ def replay_call(rng: random.Random, folder: Path) -> bool:
         for _ in range(8):
             replay.add(*step.values(), np.zeros(2, np.float32), last=False)
         replay.sample(count)
+        replay.sample_sequences(count, length, shift=shift)
     except (ValueError, MemoryError):  # the buffer says itself what memory is missing
         return True
     except TypeError as problem:

@@ -1,9 +1,11 @@
 """Wrong types at the replay's doors are refused in words, and the buffer stays as it was."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.replay import numbered, play, small
 
 from revbis.replay import Replay
 
@@ -72,3 +74,94 @@ def test_states_and_pieces(replay: Replay) -> None:
             replay.restore([wrong], state)  # type: ignore[list-item]
     replay.restore([piece], state)
     assert len(replay) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"capacity": 6}, r"capacity must be at least stack \+ n_step \+ 1 = 7 .*, got 6; use a l"),
+        ({"capacity": 0}, "capacity must be at least 1, got 0"),
+        ({"capacity": 10.5}, "capacity must be a whole number, got 10.5"),
+        ({"observation_shape": (84, 84)}, r"must be \(C, H, W\) for pixels or \(D,\) for vectors"),
+        ({"observation_shape": (0,)}, "observation_shape's sizes must be at least 1, got 0"),
+        ({"action_size": 0}, "action_size must be at least 1, got 0"),
+        ({"stack": 0}, "stack must be at least 1, got 0"),
+        ({"n_step": 0}, "n_step must be at least 1, got 0"),
+        ({"discount": 1.5}, r"discount must be in \[0, 1\), got 1.5"),
+        ({"shift": -1}, "shift must be at least 0, got -1"),
+        ({"shift": 8}, "shift must be less than the image's side 8, got 8"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"storage": "dsik"}, "storage must be one of ram, disk, got 'dsik'; did you mean 'disk'"),
+        ({"storage": "disk"}, "directory must be given with storage 'disk'"),
+    ],
+)
+def test_a_wrong_setting_is_refused(changes, message):
+    arguments = {"capacity": 20, "observation_shape": (1, 9, 8), "action_size": 2} | changes
+    with pytest.raises(ValueError, match=message):
+        Replay(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action": [1.0]}, r"action must have shape \(2,\), got \(1,\)"),
+        ({"action": [1.0, math.nan]}, "action must be finite, but 1 of its entries are not"),
+        ({"action": [1.0, 1e39]}, "action must fit in 32 bits, got"),
+        ({"reward": math.nan}, "reward must be a finite 32-bit number, got nan"),
+        ({"reward": math.inf}, "reward must be a finite 32-bit number, got inf"),
+        ({"reward": 1e39}, r"reward must be a finite 32-bit number, got 1e\+39"),
+        ({"reward": None}, "reward must be a number, got None"),
+        ({"discount": -0.1}, r"discount must be in \[0, 1\], got -0.1"),
+        ({"discount": 1.1}, r"discount must be in \[0, 1\], got 1.1"),
+        ({"discount": math.nan}, r"discount must be in \[0, 1\], got nan"),
+        (
+            {"frame": np.zeros((2, 3, 2), np.uint8)},
+            r"frame must be uint8 of shape \(2, 2, 3\), got uint8 of shape \(2, 3, 2\)",
+        ),
+        (
+            {"frame": np.zeros((2, 2, 3), np.float32)},
+            r"frame must be uint8 of shape \(2, 2, 3\), got float32 of shape \(2, 2, 3\)",
+        ),
+    ],
+)
+def test_a_wrong_step_is_refused_and_changes_nothing(changes, message):
+    replay = small()
+    play([replay], np.random.default_rng(0), 10, stop=0.0)
+    before, state = replay.export(0, 10), replay.state()
+    step = {"action": [0, 0], "reward": 0.0, "discount": 1.0, "frame": numbered(0), "last": False}
+    with pytest.raises(ValueError, match=message):
+        replay.add(**step | changes)
+    after = replay.export(0, 10)
+    assert replay.state() == state and len(replay) == 7
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_vector_that_is_not_finite_is_refused(value):
+    with pytest.raises(ValueError, match="frame must be finite, got"):
+        small(shape=(2,)).begin(np.array([0, value], np.float32))
+
+
+def test_a_vector_of_doubles_is_refused():
+    with pytest.raises(ValueError, match=r"frame must be float32 of shape \(2,\), got float64"):
+        small(shape=(2,)).begin(np.zeros(2))
+
+
+def test_steps_out_of_order_are_refused():
+    replay = small()
+    with pytest.raises(ValueError, match="add needs a running episode; call begin with its first"):
+        replay.add([0, 0], 0, 1, numbered(0), last=False)
+    with pytest.raises(ValueError, match="sample needs at least one transition, but the replay "):
+        replay.sample(1)
+    replay.begin(numbered(0))
+    with pytest.raises(ValueError, match=r"begin needs the running episode to be over; end it wit"):
+        replay.begin(numbered(0))
+    replay.add([0, 0], 0, 1, numbered(0), last=True)
+    with pytest.raises(ValueError, match="add needs a running episode"):
+        replay.add([0, 0], 0, 1, numbered(0), last=False)
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        replay.sample(0)
+    with pytest.raises(IndexError, match=r"positions must be in \[0, 1\)"):
+        replay.gather(np.array([1]))
+    with pytest.raises(IndexError, match=r"positions must be in \[0, 1\)"):
+        replay.gather(np.array([-1]))

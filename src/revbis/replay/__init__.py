@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from revbis.replay.batch import Batch, OneStep
+    from revbis.replay.batch import Batch, OneStep, Sequences
     from revbis.replay.buffer import Replay
 
-__all__ = ["Batch", "OneStep", "Replay"]
-_HOMES = {"Batch": "batch", "OneStep": "batch", "Replay": "buffer"}
+__all__ = ["Batch", "OneStep", "Replay", "Sequences"]
+_HOMES = {"Batch": "batch", "OneStep": "batch", "Replay": "buffer", "Sequences": "batch"}
 
 
 def __getattr__(name: str) -> Any:

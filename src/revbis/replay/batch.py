@@ -39,3 +39,22 @@ class Batch(NamedTuple):
     discount: Tensor
     next_obs: Tensor
     one_step: OneStep | None = None
+
+
+class Sequences(NamedTuple):
+    """Consecutive steps, each T of them of one episode, on the CPU, in memory of their own.
+
+    The action at obs[:, t] gives reward[:, t] and discount[:, t], and leads to obs[:, t + 1].
+
+    Attributes:
+        obs: uint8 [B, T + 1, stack·C, H, W], the oldest frame of a stack first; float32
+            [B, T + 1, stack·D] for vectors.
+        action: float32 [B, T, A].
+        reward: Of single steps, float32 [B, T].
+        discount: The environment's, without γ: 0 at a termination, float32 [B, T].
+    """
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor

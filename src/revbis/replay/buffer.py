@@ -13,18 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from revbis import checks
-from revbis.replay.batch import Batch, OneStep
-from revbis.replay.kernels import Ints, gather_shifted, n_step_returns
-from revbis.replay.queue import TransitionQueue
-from revbis.replay.storage import Layout, Records, Ring, Storage
+from revbis.replay.batch import Batch, OneStep, Sequences
+from revbis.replay.kernels import Ints, n_step_returns
+from revbis.replay.observations import observe
+from revbis.replay.queue import StartQueue, has_whole_stack
+from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit, gather_sequences
+from revbis.replay.state import FORMAT, check_state
+from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
 
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_BATCH = 1_000_000
-_FORMAT = 1
 
 
 class Replay:
-    """Keeps the newest frames of all episodes, once each, and samples transitions uniformly.
+    """Keeps the newest frames of all episodes, once each; samples transitions or sequences.
 
     A record is one frame, and an episode of T steps takes T + 1 records. Record i, not the last of
     its episode, starts a transition. It can be sampled
@@ -36,6 +38,11 @@ class Replay:
 
     So the transitions that can be sampled come and go in the order of their records, and are a
     queue: a draw is one random position in it, at the same cost for every size of the buffer.
+
+    A sequence of L steps is L + 1 consecutive records of one episode, and can be sampled once they
+    are written, until a frame of its first stack is overwritten. It never reaches into another
+    episode, and a running episode is sampled up to its newest frame. These too are a queue, one for
+    each L in use.
 
     An episode ended by a time limit is an episode whose last environment discount is 1: its last
     transitions bootstrap from its true final frame.
@@ -77,7 +84,7 @@ class Replay:
         self.stack = checks.whole(stack, "stack", 1)
         self.n_step = checks.whole(n_step, "n_step", 1)
         self.discount = checks.discount(discount, "discount")
-        self.shift = _checked_shift(shift, layout)
+        self.shift = layout.checked_shift(shift)
         self.one_step = bool(one_step)
         least = self.stack + self.n_step + 1
         if layout.capacity < least:
@@ -88,7 +95,8 @@ class Replay:
         self._layout = layout
         self._generator = np.random.Generator(np.random.PCG64(checks.whole(seed, "seed", 0)))
         self._ring = Ring(layout, storage, directory)
-        self._starts = TransitionQueue(layout.capacity)
+        self._starts = StartQueue(layout.capacity)
+        self._sequences = SequenceStarts(self._ring, self.stack)
         self._written = 0
         self._running = False
         self.sample_seconds = 0.0  # spent on samples
@@ -210,22 +218,62 @@ class Replay:
             IndexError: If a position is not in the queue.
             ValueError: If positions are no 1-D integers.
         """
-        positions = checks.real_array(positions, "positions")
-        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
-            raise ValueError(
-                f"positions must be 1-D integers, got {positions.dtype} of {positions.shape}"
-            )
-        positions = positions.astype(np.int64)
-        if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
-            raise IndexError(f"positions must be in [0, {len(self)})")
         index = self._starts.at(positions)
-        obs = self._observe(index)
+        obs = observe(self._ring, index, self.stack, self._draw_shifts(len(index)))
         reward, discount, next_obs = self._follow(index, self.n_step)
         action = self._ring.columns["action"][(index + 1) % self._layout.capacity]
         one_step = OneStep(*self._follow(index, 1)) if self.one_step else None
         return Batch(obs, torch.from_numpy(action), reward, discount, next_obs, one_step)
 
-    def export(self, start: int, stop: int) -> Records:
+    def count_sequences(self, length: int) -> int:
+        """Sequences of `length` steps that can be sampled.
+
+        Raises:
+            ValueError: If the length is below 1, or more than the ring can ever hold.
+        """
+        return len(self._sequences.queue(length, self._written))
+
+    def sample_sequences(self, batch_size: int, length: int, *, shift: ShiftUnit) -> Sequences:
+        """Sequences of consecutive steps within an episode, drawn uniformly, with replacement.
+
+        The first draw of a length looks through all records once. Every later one costs the same
+        for every size of the buffer.
+
+        Args:
+            batch_size: Sequences.
+            length: Steps in each.
+            shift: What gets a random shift of its own: a "sequence", the same for all its images,
+                or each "image".
+
+        Raises:
+            ValueError: If an argument is out of range, or no episode is long enough yet.
+        """
+        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        checks.choice(shift, SHIFT_UNITS, "shift")
+        count = self.count_sequences(length)
+        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, _LARGEST_BATCH)
+        if not count:
+            raise ValueError(
+                f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
+                "has no such sequence; add a longer episode before, or use a smaller length"
+            )
+        positions = self._generator.integers(count, size=batch_size)
+        return self.gather_sequences(positions, length, shift=shift)
+
+    def gather_sequences(self, positions: Ints, length: int, *, shift: ShiftUnit) -> Sequences:
+        """The sequences at positions of their queue: 0 is the oldest, count − 1 the newest.
+
+        Raises:
+            IndexError: If a position is not below count_sequences(length).
+            ValueError: If positions are no 1-D integers, or another argument is out of range.
+        """
+        alike = checks.choice(shift, SHIFT_UNITS, "shift") == "sequence"
+        index = self._sequences.queue(length, self._written).at(positions)
+        draws, images = (len(index), length + 1) if alike else (len(index) * (length + 1), 1)
+        shifts = np.repeat(self._draw_shifts(draws), images, axis=0)
+        return gather_sequences(self._ring, index, length, self.stack, shifts)
+
+    def export(self, start: int, stop: int) -> RecordArrays:
         """Copies of those records in [start, stop) that are still in the ring.
 
         A record never changes: what was exported once need not be exported again.
@@ -246,14 +294,14 @@ class Replay:
     def state(self) -> dict[str, Any]:
         """All that is not in the records, fit for JSON."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "settings": self._settings(),
             "written": self._written,
             "running": self._running,
             "generator": self._generator.bit_generator.state,
         }
 
-    def restore(self, pieces: Iterable[Records], state: dict[str, Any]) -> None:
+    def restore(self, pieces: Iterable[RecordArrays], state: dict[str, Any]) -> None:
         """Makes this buffer the one that was exported: all later samples are the same.
 
         Args:
@@ -264,47 +312,18 @@ class Replay:
         Raises:
             ValueError: If settings differ or records are missing; the buffer is then empty.
         """
-        _check_settings(state, self._settings())
+        check_state(state, self._settings())
         self._written, self._running = 0, False
         self._starts.replace(np.empty(0, np.int64))
+        self._sequences.clear()
         written = checks.whole(state["written"], "state's written", 0)
-        expected = max(0, written - self._layout.capacity)
-        for piece in _iterable(pieces):
-            records = self._layout.checked_records(piece)
-            start = int(piece["start"])
-            stop = min(start + len(records["age"]), written)
-            if stop <= expected:
-                continue
-            if start > expected:
-                break
-            part = slice(expected - start, stop - start)
-            self._ring.write(expected, {name: v[part] for name, v in records.items()})
-            expected = stop
-        if expected < written:
-            raise ValueError(
-                f"the replay's records {expected} to {written - 1} are missing from the pieces; "
-                "give all pieces in order, or begin with an empty replay"
-            )
+        self._ring.fill(pieces, written)
         try:
             self._generator.bit_generator.state = state["generator"]
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(f"the replay's generator cannot be restored: {error}") from None
         self._written, self._running = written, state["running"]
         self._find_starts()
-
-    def _observe(self, index: Ints) -> Tensor:
-        """Observations whose newest frames are the records."""
-        capacity = self._layout.capacity
-        age = self._ring.columns["age"][index % capacity]
-        back = np.minimum(np.arange(self.stack)[::-1], age[:, None])
-        slots = (index[:, None] - back) % capacity
-        if not self._layout.pixels:
-            return torch.from_numpy(self._ring.frames[slots].reshape(len(index), -1))
-        channels, height, width = self._layout.observation_shape
-        shifts = self._generator.integers(-self.shift, self.shift + 1, size=(len(index), 2))
-        out = np.empty((len(index), self.stack, channels, height, width), np.uint8)
-        gather_shifted(self._ring.frames, slots, shifts, out)
-        return torch.from_numpy(out.reshape(len(index), -1, height, width))
 
     def _follow(self, index: Ints, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Reward, discount and next observation of transitions of up to n steps."""
@@ -318,26 +337,27 @@ class Replay:
             columns["reward"],
             columns["discount"],
         )
-        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
+        obs = observe(self._ring, following, self.stack, self._draw_shifts(len(following)))
+        return torch.from_numpy(reward), torch.from_numpy(discount), obs
+
+    def _draw_shifts(self, count: int) -> Ints:
+        """Shifts of as many images, [count, 2]; for vectors nothing is drawn."""
+        if not self._layout.pixels:
+            return np.zeros((count, 2), np.int64)
+        return self._generator.integers(-self.shift, self.shift + 1, size=(count, 2))
 
     def _append(
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int
     ) -> None:
-        """Writes the next record, after dismissing the transitions that lose a frame by it."""
-        self._dismiss(self._written + 1 - self._layout.capacity)
+        """Writes the next record, after dismissing what loses a frame by it."""
+        oldest = self._written + 1 - self._layout.capacity
+        self._starts.dismiss(oldest, self._ring.columns["age"], self.stack)
+        self._sequences.dismiss(oldest)
         values = {"frame": frame, "action": action, "reward": reward, "discount": discount}
         record = {name: np.asarray(value)[None] for name, value in (values | {"age": age}).items()}
         self._ring.write(self._written, record)
+        self._sequences.admit(self._written, oldest)
         self._written += 1
-
-    def _dismiss(self, oldest: int) -> None:
-        """Takes transitions whose stack begins before the record out of the queue."""
-        capacity, ages = self._layout.capacity, self._ring.columns["age"]
-        while len(self._starts):
-            start = self._starts.oldest()
-            if start - min(int(ages[start % capacity]), self.stack - 1) >= oldest:
-                break
-            self._starts.drop_oldest()
 
     def _admit(self, stop: int) -> None:
         """Puts the running episode's transitions that start before `stop` in the queue."""
@@ -347,11 +367,11 @@ class Replay:
 
     def _find_starts(self) -> None:
         """Fills the queue from the records alone."""
-        capacity = self._layout.capacity
+        ages = self._ring.columns["age"]
         index = np.arange(self.oldest, self._written)
-        age = self._ring.columns["age"][index % capacity].astype(np.int64)
+        age = ages[index % len(ages)]
         goes_on = np.append(age[1:] > 0, False)
-        whole_stack = index - np.minimum(age, self.stack - 1) >= self.oldest
+        whole_stack = has_whole_stack(index, self.oldest, ages, self.stack)
         ready = np.ones(len(index), bool)
         if self._running:
             first = self._written - 1 - int(age[-1])
@@ -370,43 +390,3 @@ class Replay:
             "shift": self.shift,
             "one_step": self.one_step,
         }
-
-
-def _checked_shift(shift: int, layout: Layout) -> int:
-    """The shift that applies: none for vectors, less than the image for pixels."""
-    shift = checks.whole(shift, "shift", 0)
-    if not layout.pixels:
-        return 0
-    side = min(layout.observation_shape[1:])
-    if shift >= side:
-        raise ValueError(f"shift must be less than the image's side {side}, got {shift}")
-    return shift
-
-
-def _iterable(pieces: Iterable[Records]) -> Iterable[Records]:
-    if not isinstance(pieces, Iterable):
-        raise ValueError(f"pieces must be what export gave, in order, got {pieces!r:.80}")
-    return pieces
-
-
-def _check_settings(state: dict[str, Any], own: dict[str, Any]) -> None:
-    if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        came = state.get("format") if isinstance(state, dict) else type(state).__name__
-        raise ValueError(f"the replay's state must be of format {_FORMAT}, got {came!r}")
-    missing = {"settings", "written", "running", "generator"} - set(state)
-    if missing or not (
-        isinstance(state["settings"], dict)
-        and isinstance(state["running"], bool)
-        and isinstance(state["generator"], dict)
-    ):
-        raise ValueError("the replay's state is damaged: give what state() returned, unchanged")
-    saved = state["settings"]
-    differing = [
-        f"{name} {saved.get(name)!r}, not {value!r}"
-        for name, value in own.items()
-        if saved.get(name) != value
-    ]
-    if differing:
-        raise ValueError(
-            f"the saved replay has {'; '.join(differing)}; use the settings it was saved with"
-        )

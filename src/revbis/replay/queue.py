@@ -1,12 +1,16 @@
-"""The transitions that can be sampled, in the order of their records."""
+"""The records from which something can be sampled, in order."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from revbis.replay.kernels import Ints
+from revbis import checks
+from revbis.replay.kernels import Array, Ints
 
 
-class TransitionQueue:
-    """Indices of the records where transitions start, oldest first, with access by position.
+class StartQueue:
+    """Indices of the records where transitions or sequences start, with access by position.
+
+    They enter and leave in the order of their records: position 0 is the oldest.
 
     Args:
         capacity: The most that are ever in the queue.
@@ -21,24 +25,53 @@ class TransitionQueue:
         return self._entered - self._left
 
     def at(self, positions: Ints) -> Ints:
-        """The indices at positions; 0 is the oldest."""
+        """The indices at positions.
+
+        Raises:
+            IndexError: If a position is not in the queue.
+            ValueError: If positions are no 1-D integers.
+        """
+        positions = checks.real_array(positions, "positions")
+        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+            raise ValueError(
+                f"positions must be 1-D integers, got {positions.dtype} of {positions.shape}"
+            )
+        positions = positions.astype(np.int64)
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
+            raise IndexError(f"positions must be in [0, {len(self)})")
         starts: Ints = self._ring[(self._left + positions) % len(self._ring)]
         return starts
-
-    def oldest(self) -> int:
-        """The index at position 0."""
-        return int(self._ring[self._left % len(self._ring)])
-
-    def drop_oldest(self) -> None:
-        """Takes the index at position 0 out."""
-        self._left += 1
 
     def append(self, start: int) -> None:
         """Puts an index at the end."""
         self._ring[self._entered % len(self._ring)] = start
         self._entered += 1
 
+    def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
+        """Takes out the indices whose stacks have lost a frame: see `has_whole_stack`."""
+        while len(self):
+            if has_whole_stack(self._ring[self._left % len(self._ring)], oldest, ages, stack):
+                break
+            self._left += 1
+
     def replace(self, starts: Ints) -> None:
         """Puts these indices in the place of all others."""
         self._ring[: len(starts)] = starts
         self._left, self._entered = 0, len(starts)
+
+
+def has_whole_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> NDArray[np.bool_]:
+    """Whether all frames of a record's stack are still there.
+
+    A stack begins with its episode or `stack` − 1 records back, so that of two records the later
+    one never has the earlier beginning: stacks are lost in the order of their records.
+
+    Args:
+        index: One record, or several.
+        oldest: The oldest record whose frame is there.
+        ages: Steps since the episode's first frame, by slot of the ring.
+        stack: Frames in an observation.
+    """
+    back = np.minimum(ages[index % len(ages)], stack - 1)
+    whole: NDArray[np.bool_] = index - back >= oldest
+    return whole

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from revbis.system import memory
 
 Storage = Literal["ram", "disk"]
 STORAGES = ("ram", "disk")
-Records = dict[str, NDArray[Any]]
+RecordArrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,17 @@ class Layout:
             raise ValueError(f"frame must be finite, got {frame}")
         return frame
 
-    def checked_records(self, piece: Records) -> Records:
+    def checked_shift(self, shift: int) -> int:
+        """The shift that applies: none for vectors, less than the image for pixels."""
+        shift = checks.whole(shift, "shift", 0)
+        if not self.pixels:
+            return 0
+        side = min(self.observation_shape[1:])
+        if shift >= side:
+            raise ValueError(f"shift must be less than the image's side {side}, got {shift}")
+        return shift
+
+    def checked_records(self, piece: RecordArrays) -> RecordArrays:
         """The records in what was exported, of the right types and equal in number."""
         start = np.asarray(piece.get("start") if isinstance(piece, dict) else None)
         if start.ndim or start.dtype.kind not in "iu":
@@ -147,7 +157,7 @@ class Ring:
         self.frames = self.columns["frame"].view()
         self.frames.flags.writeable = False  # one type, and one compiled kernel, for both storages
 
-    def write(self, index: int, records: Records) -> None:
+    def write(self, index: int, records: RecordArrays) -> None:
         """Puts consecutive records, the first at the index; what was in their slots is lost."""
         done, count = 0, len(records["age"])
         while done < count:
@@ -156,12 +166,38 @@ class Ring:
             self._write_part(slot, {name: values[part] for name, values in records.items()})
             done = part.stop
 
-    def read(self, start: int, stop: int) -> Records:
+    def read(self, start: int, stop: int) -> RecordArrays:
         """Copies of the records [start, stop)."""
         slots = np.arange(start, stop) % self.layout.capacity
         return {name: values[slots] for name, values in self.columns.items()}
 
-    def _write_part(self, slot: int, records: Records) -> None:
+    def fill(self, pieces: Iterable[RecordArrays], written: int) -> None:
+        """Puts what was exported: the records of a ring to which `written` were ever written.
+
+        Raises:
+            ValueError: If a piece is no such thing, or records are missing.
+        """
+        if not isinstance(pieces, Iterable):
+            raise ValueError(f"pieces must be what export gave, in order, got {pieces!r:.80}")
+        expected = max(0, written - self.layout.capacity)
+        for piece in pieces:
+            records = self.layout.checked_records(piece)
+            start = int(piece["start"])
+            stop = min(start + len(records["age"]), written)
+            if stop <= expected:
+                continue
+            if start > expected:
+                break
+            part = slice(expected - start, stop - start)
+            self.write(expected, {name: values[part] for name, values in records.items()})
+            expected = stop
+        if expected < written:
+            raise ValueError(
+                f"the replay's records {expected} to {written - 1} are missing from the pieces; "
+                "give all pieces in order, or begin with an empty replay"
+            )
+
+    def _write_part(self, slot: int, records: RecordArrays) -> None:
         for name, values in records.items():
             if name == "frame" and self._file is not None:
                 frames = np.ascontiguousarray(values)

@@ -1,0 +1,114 @@
+"""Sequences of consecutive steps: where they can start, and what is in them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+
+from revbis import checks
+from revbis.replay.batch import Sequences
+from revbis.replay.kernels import Ints
+from revbis.replay.observations import observe
+from revbis.replay.queue import StartQueue, has_whole_stack
+from revbis.replay.storage import Ring
+
+ShiftUnit = Literal["sequence", "image"]
+SHIFT_UNITS = ("sequence", "image")
+_MOST_LENGTHS = 8
+
+
+class SequenceStarts:
+    """The records where sequences can start: one queue for each length in use.
+
+    A sequence of L steps is L + 1 records of one episode. So its start enters when the record L
+    after it is written, and leaves when a frame of its own stack is lost: both in the order of the
+    records, as in a queue. It does not matter whether the episode runs on.
+
+    A queue is built from the ages of the records when its length is first asked for, and kept up to
+    date from there on. It takes 8 bytes per record, so only the last eight lengths asked for have
+    one. All of this follows from the records: none of it need be saved.
+
+    Args:
+        ring: The records.
+        stack: Frames in an observation.
+    """
+
+    def __init__(self, ring: Ring, stack: int) -> None:
+        self._ages = ring.columns["age"]
+        self._stack = stack
+        self._queues: dict[int, StartQueue] = {}
+
+    def queue(self, length: int, written: int) -> StartQueue:
+        """The starts of sequences of this length.
+
+        Args:
+            length: Steps in a sequence.
+            written: How many records were ever written.
+
+        Raises:
+            ValueError: If the length is below 1, or such a sequence can never be in the ring.
+        """
+        length = checks.whole(length, "length", 1)
+        longest = len(self._ages) - 1
+        if length > longest:
+            raise ValueError(
+                f"length must be at most {longest:,}: a sequence has one record more than steps, "
+                f"and the replay keeps {longest + 1:,}; got {length:,}; use a smaller length or a "
+                "larger --replay-capacity"
+            )
+        queue = self._queues.pop(length, None)
+        if queue is None:
+            queue = self._build(length, written)
+        self._queues[length] = queue  # the last one asked for is last
+        if len(self._queues) > _MOST_LENGTHS:
+            del self._queues[next(iter(self._queues))]
+        return queue
+
+    def dismiss(self, oldest: int) -> None:
+        """Takes out the starts whose stacks begin before the record `oldest`."""
+        for queue in self._queues.values():
+            queue.dismiss(oldest, self._ages, self._stack)
+
+    def admit(self, newest: int, oldest: int) -> None:
+        """Lets in the starts of the sequences that end with the newest record."""
+        age = self._ages[newest % len(self._ages)]
+        for length, queue in self._queues.items():
+            start = newest - length
+            if age >= length and has_whole_stack(start, oldest, self._ages, self._stack):
+                queue.append(start)
+
+    def clear(self) -> None:
+        """Drops all queues, as when the records are replaced."""
+        self._queues.clear()
+
+    def _build(self, length: int, written: int) -> StartQueue:
+        """The queue of a length, from the records alone."""
+        capacity = len(self._ages)
+        oldest = max(0, written - capacity)
+        index = np.arange(oldest, written - length)
+        same_episode = self._ages[(index + length) % capacity] >= length
+        whole_stack = has_whole_stack(index, oldest, self._ages, self._stack)
+        queue = StartQueue(capacity)
+        queue.replace(index[same_episode & whole_stack])
+        return queue
+
+
+def gather_sequences(ring: Ring, starts: Ints, length: int, stack: int, shifts: Ints) -> Sequences:
+    """The sequences that start at these records.
+
+    Args:
+        ring: The records.
+        starts: Where the sequences start, [B].
+        length: Steps in each.
+        stack: Frames in an observation.
+        shifts: (dy, dx) of each image, sequence by sequence, [B·(length + 1), 2].
+    """
+    index = starts[:, None] + np.arange(length + 1)
+    obs = observe(ring, index.reshape(-1), stack, shifts)
+    slots = index[:, 1:] % ring.layout.capacity  # an action is stored with what came of it
+    action, reward, discount = (
+        torch.from_numpy(ring.columns[name][slots]) for name in ("action", "reward", "discount")
+    )
+    return Sequences(obs.reshape(*index.shape, *obs.shape[1:]), action, reward, discount)
