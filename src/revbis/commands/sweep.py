@@ -270,8 +270,8 @@ def print_plan(
 
 def _plan_row(entry: Entry, seconds: float | None) -> dict[str, str]:
     from revbis.commands.console import in_time
-    from revbis.memory import in_words
     from revbis.sweep.projection import disk_bytes, memory_bytes
+    from revbis.system.memory import in_words
 
     begun = entry.state == "waiting" and entry.standing.frames
     return {
