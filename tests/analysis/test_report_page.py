@@ -90,8 +90,8 @@ def click(chromium: Browser, identity: str) -> None:
 
 def ink(chromium: Browser, selector: str, path: Path) -> set[tuple[int, ...]]:
     """The colours of what is drawn in the first element that fits."""
+    chromium.run("revbis.drawAll()")  # what is out of view waits to be drawn
     chromium.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-    until(lambda: chromium.run("return !!document.querySelector(arguments[0])", selector))
     box = chromium.run(
         "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         "return [b.left, b.top, b.right, b.bottom];",

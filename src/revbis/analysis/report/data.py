@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -44,12 +43,6 @@ def page_data(study: Study, trainings: Trainings, at: Mapping[str, int]) -> dict
             for group in study.groups
         ],
     }
-
-
-def embedded(values: Any) -> str:
-    """JSON that may stand inside a script element, whatever its strings hold."""
-    text = json.dumps(values, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def state(run: Run) -> State:

@@ -52,6 +52,11 @@ class Training:
         """Frames at the newest line."""
         return self.frames[-1] if self.frames else 0
 
+    @property
+    def seconds_per_frame(self) -> float:
+        """Of a run that has frames."""
+        return self.seconds / self.last_frame
+
 
 class Trainings:
     """Reads the training of runs, and remembers it while the file stays the same."""
