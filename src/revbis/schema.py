@@ -97,7 +97,8 @@ class Evaluation(TypedDict):
     returns: NotRequired[list[float]]
     success_any: NotRequired[list[bool | None]]
     success_last: NotRequired[list[bool | None]]
-    c: NotRequired[float | None]
+    status: NotRequired[dict[str, float | None]]
+    c: NotRequired[float | None]  # of runs before there was a status
 
 
 class Alarm(TypedDict):

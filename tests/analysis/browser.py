@@ -7,7 +7,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -143,3 +144,34 @@ def browser(profile: Path) -> Iterator[Browser]:
                 driver.wait(20)
             except subprocess.TimeoutExpired:
                 driver.kill()
+
+
+def until(holds: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def series(chromium: Browser, chart: str) -> dict[str, list[float]]:
+    """What a chart draws, by the name of the curve; its x under the empty name."""
+    found: dict[str, list[float]] = chromium.run(
+        "revbis.drawAll(); const { data, series } = revbis.charts[arguments[0]];"
+        "return Object.fromEntries(data.map((d, i) => [i ? series[i].label : '', d]));",
+        chart,
+    )
+    return found
+
+
+def choose(chromium: Browser, name: str, value: str) -> None:
+    chromium.run(
+        "const box = document.getElementById(`choose-${arguments[0]}`); box.value = arguments[1];"
+        "box.dispatchEvent(new Event('change'));",
+        name,
+        value,
+    )
+
+
+def click(chromium: Browser, identity: str) -> None:
+    chromium.run("document.getElementById(arguments[0]).click()", identity)

@@ -69,6 +69,7 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "agent_steps": NO_NUMBER,
         "returns": [5, "x", {}, ["x"], [[]], [True], [None]],
         "c": NO_NUMBER,
+        "status": [5, "x", [], True, None, {"c": "x"}, {"c": []}, {"c": {}}],
     },
     "train.jsonl": {
         "frames": NO_COUNT,

@@ -195,12 +195,12 @@ def test_bad_input_is_named_and_the_rest_is_shown(
     for words in [
         "is not finished: 20,000 of 40,000 frames",
         "the return at frame 20,000 is not finite",
-        "half written or no JSON object",
+        "skipped: incomplete or not a JSON object",
         "has no evaluation yet",
         "is the same run",
         "one seed only, so no spread is known",
-        "has no run in it",
-        "foreign.csv is no run folder",
+        "contains no run",
+        "foreign.csv is not a run folder",
         "nowhere does not exist",
         "broken",
     ]:

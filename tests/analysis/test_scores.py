@@ -25,7 +25,7 @@ def test_tidy_rows(tmp_path: Path) -> None:
         "metaworld:hammer, mico: one seed only, so no spread is known",
     )
     rows = study.rows()
-    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, None)
+    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, {})
     assert [row.success for row in rows] == [None, None, pytest.approx(0.2), pytest.approx(0.7)]
     study.write_csv(tmp_path / "scores.csv")
     with open(tmp_path / "scores.csv", newline="") as file:
@@ -52,9 +52,9 @@ def test_whole_study_has_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.mkdir(), "has no run in it"),
+        (lambda path: path.mkdir(), "contains no run"),
         (lambda path: None, "does not exist"),
-        (lambda path: path.write_text("a,b\n1,2\n"), "is no run folder: give folders"),
+        (lambda path: path.write_text("a,b\n1,2\n"), "is not a run folder: pass folders"),
     ],
 )
 def test_no_run_at_all(tmp_path: Path, make: object, why: str) -> None:
@@ -74,8 +74,8 @@ def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
         (tmp_path / "runs" / name / "config.json").write_text(text)
     study = read_study([tmp_path / "runs", tmp_path / "empty", foreign, tmp_path / "none"])
     assert len(study.runs) == 1 and len(study.rows()) == 2
-    assert told(study, "empty has no run in it")
-    assert told(study, "foreign.csv is no run folder")
+    assert told(study, "empty contains no run")
+    assert told(study, "foreign.csv is not a run folder")
     assert told(study, "none does not exist")
     assert told(study, "model is left out", "unknown hidden_size")
     assert told(study, "cut is left out", "not a revbis config")
@@ -95,7 +95,7 @@ def test_half_written_lines(tmp_path: Path) -> None:
             file.write('{"frames": 30, "mean_re')
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
-    assert told(study, "eval.jsonl: line 4 is half written")
+    assert told(study, "eval.jsonl: line 4 is skipped: incomplete")
     assert [line["c"] for line in study.runs[0].training] == [0.5]
 
 
@@ -116,7 +116,7 @@ def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -
         file.write(json.dumps(line) + "\n")
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert told(study, "eval.jsonl: line 3 is no evaluation, passed over")
+    assert told(study, "eval.jsonl: line 3 is skipped: not a valid evaluation")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])
@@ -127,12 +127,25 @@ def test_returns_that_are_not_finite(tmp_path: Path, value: object) -> None:
     assert told(study, "the return at frame 10 is not finite, left out")
 
 
-def test_a_coefficient_in_words(tmp_path: Path) -> None:
+def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
+    """In `status`, or in older records beside everything else."""
     folder = write_run(tmp_path, [1.0])
-    lines = [{"frames": 0, "mean_return": 1.0, "c": "nan"}, {"frames": 9, "mean_return": 2, "c": 0}]
+    lines: list[dict[str, object]] = [
+        {"frames": 0, "mean_return": 1.0, "c": "nan", "returns": [1.0], "note": "x"},
+        {"frames": 9, "mean_return": 2, "c": 0, "status": {"c": 0.5, "temperature": None}},
+        {"frames": 20, "mean_return": 3, "status": {"temperature": 2}, "horizon": 5},
+    ]
     write_lines(folder / "eval.jsonl", lines)
-    first, second = (row.c for row in read_study([tmp_path]).rows())
-    assert isinstance(first, float) and math.isnan(first) and second == 0.0
+    study = read_study([tmp_path])
+    first, second, third = (row.status for row in study.rows())
+    assert list(first) == ["c"] and math.isnan(first["c"])
+    assert second == {"c": 0.5} and third == {"temperature": 2.0, "horizon": 5.0}
+    study.write_csv(tmp_path / "scores.csv")
+    with open(tmp_path / "scores.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert list(written[0])[-4:] == ["success", "c", "horizon", "temperature"]
+    assert [row["c"] for row in written] == ["nan", "0.5", ""]
+    assert [row["temperature"] for row in written] == ["", "", "2.0"]
 
 
 def test_a_run_in_progress(tmp_path: Path) -> None:
@@ -176,7 +189,7 @@ def test_mixed_settings_are_kept_apart(tmp_path: Path) -> None:
     study = read_study([tmp_path])
     assert study.labels == ["drqv2 (hidden=256)", "drqv2 (hidden=64)"]
     assert [[run.config.seed for run in group.runs] for group in study.groups] == [[1, 2], [1]]
-    assert told(study, "drqv2 (hidden=64) is kept apart")
+    assert told(study, "drqv2 (hidden=64) is kept separate")
     assert told(study, "drqv2 (hidden=64): no seed 2")
 
 

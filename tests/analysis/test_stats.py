@@ -94,23 +94,31 @@ def test_curve_of_meta_world_is_success(tmp_path: Path) -> None:
     assert found.scores == pytest.approx([0.0, 0.3, 0.9])
 
 
-def test_coefficient_curve(tmp_path: Path) -> None:
+def test_status_curve(tmp_path: Path) -> None:
     steps: dict[int, Any] = {10: 0.5, 20: 0.25, 30: "nan", 40: None}
     folder = write_run(tmp_path, [0.0], c=steps, action_repeat=4)
-    run = read_study([tmp_path]).runs[0]
-    found = curves.coefficient_curve(run)
+    found = curves.status_curve(read_study([tmp_path]).runs[0], "c")
     assert found.frames.tolist() == [40, 80] and found.scores.tolist() == [0.5, 0.25]
-    write_lines(folder / "train.jsonl", [{"frames": 4}])
-    assert len(curves.coefficient_curve(read_study([tmp_path]).runs[0]).frames) == 0
+    write_lines(folder / "train.jsonl", [{"frames": 4, "agent_steps": 1}])
+    assert len(curves.status_curve(read_study([tmp_path]).runs[0], "c").frames) == 0
+    lines = [
+        {"frames": 0, "mean_return": 1.0, "status": {"c": 0.5}},
+        {"frames": 10, "mean_return": 1.0, "c": 0.75},
+        {"frames": 20, "mean_return": 1.0, "status": {"c": "nan"}},
+        {"frames": 30, "mean_return": 1.0, "status": {}},
+    ]
+    write_lines(folder / "eval.jsonl", lines)
+    found = curves.status_curve(read_study([tmp_path]).runs[0], "c")
+    assert found.frames.tolist() == [0, 10] and found.scores.tolist() == [0.5, 0.75]
 
 
-def test_result(tmp_path: Path) -> None:
+def test_group_scores(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 8.0, 4.0], seed=1)
     write_run(tmp_path, [2.0, 6.0, 9.0], seed=2)
     write_run(tmp_path, [1.0, 50.0], seed=3, frames=20)
     write_run(tmp_path, [], seed=4, frames=20)
     (group,) = read_study([tmp_path]).groups
-    final = curves.result(group, "final", 20)
+    final = curves.group_scores(group, "final", 20)
     assert final is not None
     assert (final.seeds, final.values.tolist(), final.frames, final.short) == (
         (1, 2),
@@ -118,17 +126,17 @@ def test_result(tmp_path: Path) -> None:
         20,
         (3, 4),
     )
-    best = curves.result(group, "best", 20)
+    best = curves.group_scores(group, "best", 20)
     assert best is not None and best.values.tolist() == [8.0, 9.0]
     # (0 + 8)/2 and (8 + 4)/2, mean 5; (2 + 6)/2 and (6 + 9)/2, mean 5.75.
-    area = curves.result(group, "area", 20)
+    area = curves.group_scores(group, "area", 20)
     assert area is not None and area.values.tolist() == [5.0, 5.75]
-    early = curves.result(group, "best", 10)
+    early = curves.group_scores(group, "best", 10)
     assert early is not None and early.short == (4,)
     assert early.values.tolist() == [8.0, 6.0, 50.0] and early.frames == 10
-    between = curves.result(group, "final", 15)
+    between = curves.group_scores(group, "final", 15)
     assert between is not None and (between.frames, between.short) == (10, (3, 4))
-    nobody = curves.result(group, "final", 500)
+    nobody = curves.group_scores(group, "final", 500)
     assert nobody is not None and nobody.short == (1, 2, 3, 4)
     assert (nobody.seeds, nobody.frames, nobody.values.tolist()) == (
         (1, 2, 3),
@@ -136,15 +144,15 @@ def test_result(tmp_path: Path) -> None:
         [8.0, 6.0, 50.0],
     )
     with pytest.raises(ValueError, match="kind must be one of final, best, area"):
-        curves.result(group, "last", 20)  # type: ignore[arg-type]
+        curves.group_scores(group, "last", 20)  # type: ignore[arg-type]
 
 
-def test_result_without_evaluations(tmp_path: Path) -> None:
+def test_group_scores_without_evaluations(tmp_path: Path) -> None:
     write_run(tmp_path, [], frames=20)
     write_run(tmp_path, {10: 1.0}, method="mico", frames=20)
     nothing, late = read_study([tmp_path]).groups
-    assert curves.result(nothing, "final", 20) is None
-    assert curves.result(late, "final", 5) is None
+    assert curves.group_scores(nothing, "final", 20) is None
+    assert curves.group_scores(late, "final", 5) is None
 
 
 def test_bounds() -> None:

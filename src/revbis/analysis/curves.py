@@ -53,17 +53,19 @@ def curve(run: Run, of: Measure | None = None) -> Curve:
     return _curve(points)
 
 
-def coefficient_curve(run: Run) -> Curve:
-    """The coefficient c over a run's training; empty without one.
+def status_curve(run: Run, name: str) -> Curve:
+    """A number that the agent reports, such as c, over a run's training; empty without it.
 
-    Lines are written at fixed agent steps; their frames are those of as many whole actions.
+    Training lines are written at fixed agent steps; their frames are those of as many whole
+    actions. Where they do not have the number, evaluations may.
     """
     points = {}
     for line in run.training:
-        c, step = number(line.get("c")), count(line.get("agent_steps"))
-        if c is not None and step is not None and math.isfinite(c):
-            points[step * run.config.action_repeat] = c
-    return _curve(points)
+        value, step = number(line.get(name)), count(line.get("agent_steps"))
+        if value is not None and step is not None and math.isfinite(value):
+            points[step * run.config.action_repeat] = value
+    evaluated = {one.frames: one.status.get(name, math.nan) for one in run.evaluations}
+    return _curve(points or {k: v for k, v in evaluated.items() if math.isfinite(v)})
 
 
 def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
@@ -85,14 +87,14 @@ def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[
     return frames, np.stack(rows)
 
 
-class Result(NamedTuple):
+class GroupScores(NamedTuple):
     """A group's scores at a budget.
 
     Attributes:
-        seeds: The seeds that have got there; all that were evaluated, if none has.
+        seeds: The seeds that have reached the budget; all that were evaluated, if none has.
         values: Their scores, [seeds].
         frames: The last evaluation that all of them have within the budget.
-        short: The seeds that have not got there.
+        short: The seeds that have not reached it.
     """
 
     seeds: tuple[int, ...]
@@ -101,8 +103,10 @@ class Result(NamedTuple):
     short: tuple[int, ...]
 
 
-def result(group: Group, kind: Kind, budget: int, of: Measure | None = None) -> Result | None:
-    """A group's final, best or mean score within a budget, at frames that its seeds share.
+def group_scores(
+    group: Group, kind: Kind, budget: int, of: Measure | None = None
+) -> GroupScores | None:
+    """A group's final, best or mean scores within a budget, at frames that its seeds share.
 
     Args:
         group: The runs.
@@ -131,7 +135,7 @@ def result(group: Group, kind: Kind, budget: int, of: Measure | None = None) -> 
     else:
         values = scores.max(axis=1) if kind == "best" else area(frames, scores)
     short = tuple(seed for seed in group.seeds if seed not in there)
-    return Result(tuple(used), values, int(frames[-1]), short)
+    return GroupScores(tuple(used), values, int(frames[-1]), short)
 
 
 def _curve(points: Mapping[int, float]) -> Curve:

@@ -62,6 +62,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
     odd = [text for run in study.runs for text in trainings.of(run).odd]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
+    pool, not_pooled = _pooled(study)
     common, differing, differences = settings.settings(study)
     return {
         "study": study,
@@ -75,6 +76,10 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "summary": summary(study, at),
         "has_success": any(curves.measure(task) == "success" for task in study.tasks),
         "budget_notes": compare.budget_notes(study, at),
+        "pool": pool,
+        "not_pooled": not_pooled,
+        "statistics": sections.statistics(study) if pool else [],
+        "metrics": {n.rpartition("/")[2] for run in study.runs for n in trainings.of(run).values},
         "phases": phases,
         "timing": timing,
         "episodes": episodes,
@@ -84,8 +89,18 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "commands": settings.commands(study),
         "versions": settings.versions(study),
         "about": f"revbis {__version__} · made {datetime.now():%Y-%m-%d %H:%M:%S} · runs in {root}",
-        "data": page_data(study, trainings, at),
+        "data": page_data(study, trainings, at, pool),
     }
+
+
+def _pooled(study: Study) -> tuple[compare.Pooled | None, str]:
+    """Scores pooled over tasks, or why there are none; one run alone has no statistics."""
+    if len(study.runs) == 1:
+        return None, ""
+    try:
+        return compare.pooled(study, "final"), ""
+    except ValueError as problem:
+        return None, str(problem)
 
 
 @cache
@@ -109,7 +124,7 @@ def _file(name: str) -> str:
 
 
 def _root(study: Study) -> Path:
-    """The folder that all runs are in, so that it need not be said again and again."""
+    """The folder that all runs are in, which messages then leave out."""
     return Path(os.path.commonpath([run.folder.parent for run in study.runs]))
 
 

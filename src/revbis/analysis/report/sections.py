@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from revbis.analysis import tables
 from revbis.analysis.files import printable
+from revbis.analysis.layout import Table
 from revbis.analysis.report.training import Training, Trainings
 from revbis.analysis.runs import Alarm, Run, failure_text
 from revbis.analysis.scores import Group, Study
@@ -50,8 +52,8 @@ def tiles(study: Study) -> list[tuple[str, str]]:
         (f"{finished} / {len(runs)}", "runs finished"),
         (str(len(study.labels)), "methods" if len(study.labels) > 1 else "method"),
         (str(len(study.tasks)), "tasks" if len(study.tasks) > 1 else "task"),
-        (_short(sum(run.frames for run in runs)), "frames in all"),
-        (duration(sum(run.seconds for run in runs)), "of computing"),
+        (_short(sum(run.frames for run in runs)), "frames in total"),
+        (duration(sum(run.seconds for run in runs)), "of compute"),
         (" and ".join(presets), "presets" if len(presets) > 1 else "preset"),
         (" and ".join(qualities), "render quality"),
     ]
@@ -78,6 +80,22 @@ def alarms(study: Study) -> list[tuple[Group, str, Alarm]]:
     return [
         (group, _name(group, run), alarm) for group, run in _runs(study) for alarm in run.alarms
     ]
+
+
+def statistics(study: Study) -> list[tuple[Table, list[str]]]:
+    """Tables of pooled scores, with the indices of the methods that each row is about.
+
+    Raises:
+        ValueError: If the methods have no task in common.
+    """
+    made = [tables.aggregate_table(study)]
+    made += [tables.pair_table(study)] if len(study.labels) > 1 else []
+    shown = []
+    for table in made:
+        rows = dict.fromkeys((one["method"], one.get("other")) for one in table.records)
+        indices = [[str(study.labels.index(label)) for label in row if label] for row in rows]
+        shown.append((table, list(map(" ".join, indices))))
+    return shown
 
 
 def timing(

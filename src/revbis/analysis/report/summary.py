@@ -64,7 +64,7 @@ def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str
     """Of how many seeds a score is, and at which frame."""
     if score is None:
         return f"0 of {len(group.runs)}", "–"
-    n, frames = len(score.result.seeds), score.result.frames
+    n, frames = len(score.of.seeds), score.of.frames
     return (
         f"{n} of {len(group.runs)}" if n < len(group.runs) else str(n),
         f"{frames:,}" if frames >= budget else f"{frames:,} of {budget:,}",
@@ -83,7 +83,7 @@ def _return(group: Group, budget: int) -> Shown:
     """The return of a group whose score is another."""
     if curves.measure(group.task) == "return":
         return Shown("")
-    returns = curves.result(group, "final", budget, "return")
+    returns = curves.group_scores(group, "final", budget, "return")
     if returns is None:
         return Shown()
     mean, deviation, _, n = stats.summary(returns.values)
