@@ -18,20 +18,20 @@ FIGURES = (plots.learning_curves, plots.ablation, plots.coefficients)
 
 
 def panel(figure: Figure, title: str) -> Axes:
-    (found,) = [axes for axes in figure.axes if axes.get_title() == title]
-    return found
+    (match,) = [axes for axes in figure.axes if axes.get_title() == title]
+    return match
 
 
 def lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
     """Frames and scores of every curve with points."""
-    found = [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
-    return [(np.array(x).tolist(), np.array(y).tolist()) for x, y in found if len(x)]
+    points = [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
+    return [(np.array(x).tolist(), np.array(y).tolist()) for x, y in points if len(x)]
 
 
 def band(axes: Axes) -> Any:
     """Corners of the only shaded area."""
-    (found,) = axes.collections
-    (path,) = found.get_paths()
+    (area,) = axes.collections
+    (path,) = area.get_paths()
     return path.vertices
 
 

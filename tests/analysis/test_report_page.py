@@ -100,9 +100,9 @@ def test_draws_everything_and_fits(
 
 def test_curves_are_means_where_all_seeds_are(page: Path, chromium: Browser) -> None:
     chromium.open(page)
-    found = series(chromium, "curves-0")
-    assert found[""] == [0, 10_000, 20_000, 30_000, 40_000]
-    assert found["drqv2"] == [0, 101.5, 201.5, 301.5, 401.5]  # seeds are 1 and 2 higher
+    drawn = series(chromium, "curves-0")
+    assert drawn[""] == [0, 10_000, 20_000, 30_000, 40_000]
+    assert drawn["drqv2"] == [0, 101.5, 201.5, 301.5, 401.5]  # seeds are 1 and 2 higher
     # Of two numbers that are 1 apart the standard error is ½.
     errors = chromium.run(
         "return revbis.groupCurve(revbis.data.groups[0], 'return', 'frames', 0).error"
@@ -130,8 +130,8 @@ def test_x_axis_and_metric(page: Path, chromium: Browser) -> None:
     choose(chromium, "x", "updates")
     assert series(chromium, "curves-0")[""] == [0, 2_500, 5_000, 7_500, 10_000]
     choose(chromium, "x", "hours")
-    found = series(chromium, "curves-0")
-    at = {x: y for x, y in zip(found[""], found["simsr"], strict=True) if y is not None}
+    drawn = series(chromium, "curves-0")
+    at = {x: y for x, y in zip(drawn[""], drawn["simsr"], strict=True) if y is not None}
     assert list(at) == pytest.approx([i * 10_000 / 150 / 3600 for i in range(5)], rel=1e-3)
     choose(chromium, "x", "frames")
     choose(chromium, "metric", "success")
@@ -206,7 +206,7 @@ def tips(chromium: Browser, chart: str) -> list[list[float]]:
     chromium.run(
         "revbis.drawAll(); revbis.charts[arguments[0]].root.scrollIntoView({block: 'end'})", chart
     )
-    found: list[list[float]] = chromium.run(
+    boxes: list[list[float]] = chromium.run(
         "const u = revbis.charts[arguments[0]], { width, height } = u.over.getBoundingClientRect();"
         "return [0, .2, .45, .55, .8, 1].flatMap((x) => [0, .5, 1].flatMap((y) => {"
         "  u.setCursor({left: x * width, top: y * height});"
@@ -217,7 +217,7 @@ def tips(chromium: Browser, chart: str) -> list[list[float]]:
         "}))",
         chart,
     )
-    return found
+    return boxes
 
 
 PHONE = {"width": 390, "height": 844}

@@ -329,9 +329,9 @@ def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 100.0], method="mico", quality="full")
     for method in ("drqv2", "mico"):
         write_run(tmp_path, [0.0, 100.0], task=WALKER, method=method)
-    found = compare.pooled(read_study([tmp_path]), "final")
-    assert found.tasks == [WALKER] and list(found.scores) == ["drqv2", "mico"]
-    assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in found.notes)
+    pool = compare.pooled(read_study([tmp_path]), "final")
+    assert pool.tasks == [WALKER] and list(pool.scores) == ["drqv2", "mico"]
+    assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in pool.notes)
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -344,8 +344,8 @@ def test_plain_text_fits_a_terminal(width: int, tmp_path: Path) -> None:
         assert max(map(len, text.splitlines())) <= width
         words = set(text.split())
         caption = table.caption.split(" Bold: ")[0]
-        for said in (caption, *table.notes, *(column.label for column in table.columns)):
-            assert set(said.split()) <= words
+        for part in (caption, *table.notes, *(column.label for column in table.columns)):
+            assert set(part.split()) <= words
         for name, row in table.rows:
             assert {
                 *name.split(),

@@ -1,4 +1,4 @@
-"""A run's scores over training, and what a group of runs comes to at a budget."""
+"""A run's scores over training, and the scores of a group of runs at a budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measure = Literal["success", "return"]
 
 
 def measure(task: str) -> Measure:
-    """What a task is scored by: Meta-World's by the success rate, all others by the return."""
+    """How a task is scored: Meta-World by the success rate, all others by the return."""
     return "success" if task.startswith("metaworld:") else "return"
 
 
@@ -29,8 +29,8 @@ class Curve(NamedTuple):
     """A run's scores over training.
 
     Attributes:
-        frames: When, rising, [F].
-        scores: What, [F].
+        frames: Ascending, [F].
+        scores: At these frames, [F].
     """
 
     frames: NDArray[np.int64]
@@ -42,7 +42,7 @@ def curve(run: Run, of: Measure | None = None) -> Curve:
 
     Args:
         run: The run.
-        of: Returns or success rates; when not given, what its task is scored by.
+        of: Returns or success rates; by default how its task is scored.
     """
     of = of or measure(run.config.task)
     points = {
@@ -69,7 +69,7 @@ def status_curve(run: Run, name: str) -> Curve:
 
 
 def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
-    """The frames that all curves have, up to a budget: nothing is filled in or drawn out.
+    """The frames that all curves have, up to a budget: nothing is interpolated or extrapolated.
 
     Returns:
         Frames, [F], and scores, [curves, F].
@@ -112,7 +112,7 @@ def group_scores(
         group: The runs.
         kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
         budget: In frames.
-        of: Returns or success rates; when not given, what the task is scored by.
+        of: Returns or success rates; by default how the task is scored.
 
     Returns:
         None if there is no evaluation that the seeds share.

@@ -226,7 +226,7 @@ def _ablation_caption(
 
 
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
-    """The IQM over all tasks, and what the caption says of it."""
+    """The IQM over all tasks, and its part of the caption."""
     try:
         pool = compare.pooled(study, "best", budget)
     except ValueError:

@@ -22,10 +22,10 @@ from revbis.training.failures import given_up
 
 Problem = Callable[[str], None]
 
-# Not part of what a method is: where and on what it ran, and how it was looked at.
+# Not part of a method: where and on what it ran, and how it was evaluated.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
 _LARGEST_RETURN = 1e100
-# Of an evaluation, whatever the agent; older records have the status of DrQ-v2, c, beside them.
+# Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
 _COMMON = frozenset(schema.Evaluation.__annotations__) - {"c"}
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ class Run:
 
     @cached_property
     def training(self) -> list[Record]:
-        """The lines of train.jsonl that are whole."""
+        """The complete lines of train.jsonl."""
         lines = read_lines(self.folder / "train.jsonl", lambda problem: None)
         return [record for _, record in lines.records]
 
@@ -257,7 +257,7 @@ def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
 
 
 def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[tuple[Record, T]]:
-    """The lines of a file that are of a type, as they are and as the type; the others are named."""
+    """The valid lines of a file, raw and converted; the others are named."""
     kept: list[tuple[Record, T]] = []
     odd: list[int] = []
     for line, record in read_lines(path, problem).records:

@@ -81,7 +81,7 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, rising."""
+        """The seeds, ascending."""
         return tuple(run.config.seed for run in self.runs)
 
 

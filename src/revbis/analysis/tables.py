@@ -218,7 +218,7 @@ def _row(
     usual: int,
     numbers: Sequence[paper.Reported | None],
 ) -> tuple[tuple[str, tuple[Cell, ...]], str]:
-    """A task's row, and why it is not ranked if it is not."""
+    """The row of a task, and the reason if it is not ranked."""
     percent = 100.0 if curves.measure(task) == "success" else 1.0
     summaries = {
         label: stats.summary(scores.values * percent)
@@ -269,7 +269,7 @@ def _ranked(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _digits(means: Sequence[float]) -> int:
-    """Digits behind the point: none for returns in the hundreds, as in the paper."""
+    """Decimals: none for returns in the hundreds, as in the paper."""
     largest = max(map(abs, means), default=0.0)
     return 0 if largest >= 100 else 1 if largest >= 10 else 2
 
@@ -282,7 +282,7 @@ def _records(
     measured: Mapping[str, curves.GroupScores | None],
     numbers: Mapping[str, paper.Reported],
 ) -> list[dict[str, Any]]:
-    """The numbers of a row: measured ones with all their spreads, reported ones with their own."""
+    """The numbers of a row: measured ones with every spread, reported ones with the paper's."""
     records: list[dict[str, Any]] = []
     for label, scores in measured.items():
         group = study.group(label, task)
@@ -320,7 +320,7 @@ def _records(
 
 
 def _failed(task: str, values: stats.Array) -> float | None:
-    """Share of seeds below half of the best one's score, where it is known what 0 is."""
+    """Share of seeds below half of the best one, where bounds are known."""
     try:
         low = stats.default_bounds(task).low
     except ValueError:

@@ -14,7 +14,7 @@ from revbis.analysis.report.training import Training, Trainings
 from revbis.analysis.runs import Alarm, Run, failure_text
 from revbis.analysis.scores import Group, Study
 
-_ROOM = 12_000_000  # bytes for videos and pictures, in base64: the page is to stay below 15 MB
+_ROOM = 12_000_000  # bytes for videos and pictures, in base64: the page stays below 15 MB
 _PHASES = ["environment", "rendering", "acting", "sampling", "update", "evaluation"]
 _PHASES += ["saving", "other"]
 
@@ -43,7 +43,7 @@ def title(study: Study) -> str:
 
 
 def tiles(study: Study) -> list[tuple[str, str]]:
-    """A few figures about the whole, each with its name."""
+    """A few numbers about the study, each with its name."""
     runs = study.runs
     finished = sum(run.finished for run in runs)
     presets = sorted({run.config.preset for run in runs})
@@ -139,7 +139,7 @@ def counted(number: int, name: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that fits."""
+    """A time in hours, minutes or seconds."""
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""The summary: what the tables say of each group, and its time."""
+"""The summary: scores of each group, as in the tables, and its time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shown(NamedTuple):
 class SummaryRow(NamedTuple):
     """A group's scores, the seeds and the frame they are of, and the mean time of a run.
 
-    `final_return` is the return of a group that is scored otherwise.
+    `final_return` is the return of a group that is not scored by it.
     """
 
     group: Group
@@ -61,7 +61,7 @@ def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
 
 
 def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
-    """Of how many seeds a score is, and at which frame."""
+    """The number of seeds of a score, and its frame."""
     if score is None:
         return f"0 of {len(group.runs)}", "–"
     n, frames = len(score.of.seeds), score.of.frames
@@ -80,7 +80,7 @@ def _score(score: tables.Score | None, task: str) -> Shown:
 
 
 def _return(group: Group, budget: int) -> Shown:
-    """The return of a group whose score is another."""
+    """The return of a group that is not scored by it."""
     if curves.measure(group.task) == "return":
         return Shown("")
     returns = curves.group_scores(group, "final", budget, "return")

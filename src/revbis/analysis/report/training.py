@@ -13,13 +13,13 @@ from revbis.analysis.runs import Run
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
-_LARGEST = 1e100  # what a drawing can still scale
+_LARGEST = 1e100  # that a chart can scale
 _COUNTERS = frozenset(("frames", "agent_steps", "updates", "episodes", "seconds"))
 
 
 @dataclass(frozen=True)
 class Training:
-    """The training of one run: at each of some lines, evenly spread, the newest among them.
+    """The training of one run, at evenly spaced lines, the newest among them.
 
     Attributes:
         frames: Simulator steps.
@@ -27,7 +27,7 @@ class Training:
         hours: Time so far.
         values: Every other number by name; None where a line does not have it.
         phases: Seconds spent in each phase so far.
-        odd: What of the file cannot be read, in words.
+        odd: What cannot be read in the file, in words.
     """
 
     frames: list[int] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Trainings:
 
 
 def rounded(value: Any, digits: int = 5) -> float | None:
-    """A finite number with so many significant digits, or None."""
+    """A finite number rounded to some significant digits, or None."""
     known = number(value)
     if known is None or not abs(known) <= _LARGEST:
         return None
