@@ -7,7 +7,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -47,8 +48,8 @@ class Browser:
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }
-        found = self._ask("POST", "", {"capabilities": {"alwaysMatch": wanted}})
-        self._address += f"/{found['sessionId']}"
+        session = self._ask("POST", "", {"capabilities": {"alwaysMatch": wanted}})
+        self._address += f"/{session['sessionId']}"
 
     def open(self, page: Path, address: str = "", width: int = 1400, height: int = 900) -> None:
         """Opens a page from disk, with nothing kept of the one before."""
@@ -89,19 +90,19 @@ class Browser:
         path.write_bytes(base64.b64decode(picture["data"]))
 
     def errors(self) -> list[str]:
-        """What the console has said since it was last asked."""
+        """What the console has printed since the last call."""
         return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since this was last called, data in addresses left out."""
         entries = self._ask("POST", "/se/log", {"type": "performance"})
         events = [json.loads(entry["message"])["message"] for entry in entries]
-        found = [
+        addresses = [
             event["params"]["request"]["url"]
             for event in events
             if event["method"] == "Network.requestWillBeSent"
         ]
-        return [address for address in found if not address.startswith(("data:", "chrome:"))]
+        return [address for address in addresses if not address.startswith(("data:", "chrome:"))]
 
     def close(self) -> None:
         self._ask("DELETE", "")
@@ -128,7 +129,7 @@ def browser(profile: Path) -> Iterator[Browser]:
         try:
             assert driver.stdout is not None
             ports = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
-            port = next((found[1] for found in ports if found), None)
+            port = next((match[1] for match in ports if match), None)
             silent.cancel()
             assert port is not None, "chromedriver did not start"
             opened = Browser(port, profile)
@@ -143,3 +144,34 @@ def browser(profile: Path) -> Iterator[Browser]:
                 driver.wait(20)
             except subprocess.TimeoutExpired:
                 driver.kill()
+
+
+def until(holds: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return value
+
+
+def series(chromium: Browser, chart: str) -> dict[str, list[float]]:
+    """What a chart draws, by the name of the curve; its x under the empty name."""
+    curves: dict[str, list[float]] = chromium.run(
+        "revbis.drawAll(); const { data, series } = revbis.charts[arguments[0]];"
+        "return Object.fromEntries(data.map((d, i) => [i ? series[i].label : '', d]));",
+        chart,
+    )
+    return curves
+
+
+def choose(chromium: Browser, name: str, value: str) -> None:
+    chromium.run(
+        "const box = document.getElementById(`choose-${arguments[0]}`); box.value = arguments[1];"
+        "box.dispatchEvent(new Event('change'));",
+        name,
+        value,
+    )
+
+
+def click(chromium: Browser, identity: str) -> None:
+    chromium.run("document.getElementById(arguments[0]).click()", identity)

@@ -69,6 +69,7 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "agent_steps": NO_NUMBER,
         "returns": [5, "x", {}, ["x"], [[]], [True], [None]],
         "c": NO_NUMBER,
+        "status": [5, "x", [], True, None, {"c": "x"}, {"c": []}, {"c": {}}],
     },
     "train.jsonl": {
         "frames": NO_COUNT,
@@ -169,7 +170,7 @@ def mutants(content: bytes, count: int, seed: str) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("name", [*OBJECTS, *LINES])
 def test_bytes_by_chance(name: str, bad: Path) -> None:
-    """Not all of these can be told from good files, but none may hide the good runs."""
+    """Not all of these can be distinguished from good files, but none may hide the good runs."""
     whole = (bad / name).read_bytes()
     for content in mutants(whole, 15, seed=name):
         (bad / name).write_bytes(content)

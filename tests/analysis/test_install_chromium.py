@@ -51,8 +51,8 @@ class Machine:
             timeout=60,
         )
         assert done.returncode == 0, done
-        said = self.log.read_text().splitlines() if self.log.exists() else []
-        return done.stdout + done.stderr, said
+        calls = self.log.read_text().splitlines() if self.log.exists() else []
+        return done.stdout + done.stderr, calls
 
 
 @pytest.fixture
@@ -61,23 +61,23 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_root_installs_once(machine: Machine) -> None:
-    said, done = machine.run()
+    output, done = machine.run()
     assert len(done) == 1 and done[0].endswith(f"install --no-install-recommends {PACKAGES}")
-    assert "chatter" not in said and len(said.splitlines()) == 1
+    assert "chatter" not in output and len(output.splitlines()) == 1
     assert machine.run() == ("", done)  # the second time all is there
 
 
 def test_a_failure_is_shown_and_does_not_fail(machine: Machine) -> None:
     machine.apt_get("false")
-    said, done = machine.run()
+    output, done = machine.run()
     assert ["update" in line for line in done] == [False, True, False]
-    assert "E: sorry" in said and said.strip().endswith(f"apt-get install -y {PACKAGES}")
+    assert "E: sorry" in output and output.strip().endswith(f"apt-get install -y {PACKAGES}")
 
 
 def test_a_user_who_may_not_is_told_the_line(machine: Machine) -> None:
     machine.program("id", "echo 1000")
-    said, done = machine.run()
-    assert done == [] and said.strip().endswith(f"sudo apt-get install -y {PACKAGES}")
+    output, done = machine.run()
+    assert done == [] and output.strip().endswith(f"sudo apt-get install -y {PACKAGES}")
 
 
 def test_other_systems_are_left_alone(machine: Machine) -> None:

@@ -80,7 +80,7 @@ def test_scale_notes(tmp_path: Path) -> None:
         write_run(tmp_path / name, [1.0], method=method, preset=preset, **kept)
     at = {"dmc:cheetah_run": 1_000_000}
     headline, notes = paper.scale_notes(read_study([tmp_path / "full"]), at)
-    assert headline == "Measured and reported scores are of one scale."
+    assert headline == "Measured and reported scores are at the same scale."
     assert notes[0].startswith(f"Reported: {paper.SOURCE}, 1,000,000 frames")
     assert notes[1:] == ["Measured: the paper's settings and budget."]
     headline, notes = paper.scale_notes(read_study([tmp_path]), at)

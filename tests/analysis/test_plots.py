@@ -14,24 +14,24 @@ from revbis.analysis import plots, stats
 from revbis.analysis.scores import read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
-FIGURES = (plots.learning_curves, plots.ablation, plots.coefficients, plots.profiles)
+FIGURES = (plots.learning_curves, plots.ablation, plots.coefficients)
 
 
 def panel(figure: Figure, title: str) -> Axes:
-    (found,) = [axes for axes in figure.axes if axes.get_title() == title]
-    return found
+    (match,) = [axes for axes in figure.axes if axes.get_title() == title]
+    return match
 
 
 def lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
     """Frames and scores of every curve with points."""
-    found = [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
-    return [(np.array(x).tolist(), np.array(y).tolist()) for x, y in found if len(x)]
+    points = [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
+    return [(np.array(x).tolist(), np.array(y).tolist()) for x, y in points if len(x)]
 
 
 def band(axes: Axes) -> Any:
     """Corners of the only shaded area."""
-    (found,) = axes.collections
-    (path,) = found.get_paths()
+    (area,) = axes.collections
+    (path,) = area.get_paths()
     return path.vertices
 
 
@@ -152,11 +152,10 @@ def test_intervals_are_drawn_from_the_seed(tmp_path: Path) -> None:
 
     def drawn(seed: int) -> list[Any]:
         figure = plots.ablation(study, seed=seed)
-        bars = [[patch.get_x() for patch in axes.patches] for axes in figure.axes]  # type: ignore[attr-defined]
-        return [*bars, band(plots.profiles(study, seed=seed).axes[0]).tolist()]
+        return [[patch.get_x() for patch in axes.patches] for axes in figure.axes]  # type: ignore[attr-defined]
 
     first, again, other = drawn(0), drawn(0), drawn(4)
-    assert first == again and len(first) == 4
+    assert first == again and len(first) == 3
     assert all(one != another for one, another in zip(first, other, strict=True))
     ends = stats.interval(stats.iqm, {CHEETAH: finals[CHEETAH, "drqv2"]}, seed=4)
     assert other[0] == [float(ends.low)]
@@ -175,34 +174,6 @@ def test_ablation_says_what_is_short_of_the_budget(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 10.0], method="mico", frames=20)
     caption = str(plots.ablation(read_study([tmp_path])).get_label())
     assert "cheetah_run, mico: only 10 frames." in caption and "drqv2: only" not in caption
-
-
-def test_profiles_are_shares_of_runs(tmp_path: Path) -> None:
-    study = study_of(
-        tmp_path,
-        {
-            (CHEETAH, "drqv2"): [200.0, 400.0],
-            (HAMMER, "drqv2"): [0.4, 0.8],
-            (CHEETAH, "mico"): [1000.0, 1000.0],
-            (HAMMER, "mico"): [1.0, 1.0],
-            (WALKER, "mico"): [500.0],
-        },
-    )
-    figure = plots.profiles(study)
-    (axes,) = figure.axes
-    first, second = lines(axes)
-    at = dict(zip(np.round(first[0], 2).tolist(), first[1], strict=True))
-    assert [at[t] for t in (0.1, 0.3, 0.5, 0.9)] == [1.0, 0.75, 0.25, 0.0]
-    assert second[1] == [1.0] * 100 + [0.0]
-    assert legend(figure) == ["drqv2", "mico"]
-    caption = str(figure.get_label())
-    for words in (
-        "n = 4 runs of each",
-        "tasks: cheetah_run, hammer",
-        "pointwise 95%",
-        "walker_run is",
-    ):
-        assert words in caption
 
 
 @pytest.mark.parametrize("draw", FIGURES)

@@ -159,9 +159,13 @@ def test_names_and_numbers_cannot_become_markup(tmp_path: Path) -> None:
 def test_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
     fake_run(tmp_path)
     page = page_of(tmp_path, out=tmp_path / "page")
-    addresses = [v for _, found in page.tags for k, v in found.items() if k in ("src", "href")]
+    addresses = [
+        v for _, attributes in page.tags for k, v in attributes.items() if k in ("src", "href")
+    ]
     assert addresses == ["data:,"]
-    assert any("default-src 'none'" in str(found.get("content")) for _, found in page.tags)
+    assert any(
+        "default-src 'none'" in str(attributes.get("content")) for _, attributes in page.tags
+    )
     assert "@import" not in page.source and "url(" not in page.source
     assert "Copyright (c) 2022 Leon Sorokin" in page.source  # uPlot's licence travels with it
 
@@ -190,23 +194,23 @@ def test_bad_input_is_named_and_the_rest_is_shown(
     out = tmp_path / "page"
     given = [runs, tmp_path / "twin", runs / "empty", foreign, tmp_path / "nowhere"]
     main(["report", *map(str, given), "-o", str(out)])
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     page = Page(out / "index.html")
     for words in [
         "is not finished: 20,000 of 40,000 frames",
         "the return at frame 20,000 is not finite",
-        "half written or no JSON object",
+        "skipped: incomplete or not a JSON object",
         "has no evaluation yet",
         "is the same run",
         "one seed only, so no spread is known",
-        "has no run in it",
-        "foreign.csv is no run folder",
+        "contains no run",
+        "foreign.csv is not a run folder",
         "nowhere does not exist",
         "broken",
     ]:
-        assert words in said.err, words
+        assert words in printed.err, words
         assert words in page.text, words
-    assert f"open {out / 'index.html'}" in said.out
+    assert f"open {out / 'index.html'}" in printed.out
     rev, walker = page.data["groups"]
     assert [run["seed"] for run in rev["runs"]] == [1, 2, 3, 4, 5]
     assert rev["runs"][0]["frames"][-1] == 40_000 and good.exists()
@@ -257,7 +261,7 @@ def test_timing_is_per_frame(tmp_path: Path) -> None:
     fake_run(tmp_path, seed=2, rate=200)
     page = page_of(tmp_path, out=tmp_path / "page")
     assert "100.0 frames/s" in page.text and "200.0 frames/s" in page.text
-    bars = [found["style"] for _, found in page.tags if found.get("class") == "bar"]
+    bars = [attributes["style"] for _, attributes in page.tags if attributes.get("class") == "bar"]
     assert bars == ["width:100.0%", "width:50.0%"]  # twice as fast, half as long
     assert "72%" in page.text  # the update's share
 
@@ -271,7 +275,9 @@ def test_videos_and_pictures_are_part_of_the_page_up_to_its_size(tmp_path: Path)
         picture.write_bytes(b"p" * 300)
         media[folder.resolve()] = Media(video, picture)
     page = page_of(tmp_path, out=tmp_path / "page", media=media)
-    sources = [str(found.get("src")) for tag, found in page.tags if tag in ("video", "img")]
+    sources = [
+        str(attributes.get("src")) for tag, attributes in page.tags if tag in ("video", "img")
+    ]
     assert [source.split(";")[0] for source in sources] == [
         "data:video/mp4",
         "data:image/png",
@@ -320,9 +326,9 @@ def test_where_the_page_goes(
     main(
         ["report", str(folders[0])]
     )  # no checkpoint, so no video: warned of, and the page is there
-    said = capsys.readouterr()
-    assert f"open {folders[0]}/page/index.html" in said.out
-    assert "no episode.mp4: " in said.err and "has no checkpoint yet" in said.err
+    printed = capsys.readouterr()
+    assert f"open {folders[0]}/page/index.html" in printed.out
+    assert "no episode.mp4: " in printed.err and "has no checkpoint yet" in printed.err
     assert "seed 1" in Page(folders[0] / "page" / "index.html").text
 
 

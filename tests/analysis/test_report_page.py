@@ -1,13 +1,10 @@
 """The report page in headless Chromium: it draws, it answers, it asks for nothing, it fits."""
 
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
-from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, browser
+from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, choose, click, series, until
 from tests.analysis.fake_study import fake_run, large_study
 
 from revbis.analysis.report import Media, write_report
@@ -16,12 +13,6 @@ from revbis.analysis.scores import read_study
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
 
 ODD = "<script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -57,41 +48,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _FAILED = {"frames": 40_000, "name": "non_finite", "text": "critic_loss is not finite"}
 
 
-def until(holds: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
-def series(chromium: Browser, chart: str) -> dict[str, list[float]]:
-    """What a chart draws, by the name of the curve; its x under the empty name."""
-    found: dict[str, list[float]] = chromium.run(
-        "revbis.drawAll(); const { data, series } = revbis.charts[arguments[0]];"
-        "return Object.fromEntries(data.map((d, i) => [i ? series[i].label : '', d]));",
-        chart,
-    )
-    return found
-
-
-def choose(chromium: Browser, name: str, value: str) -> None:
-    chromium.run(
-        "const box = document.getElementById(`choose-${arguments[0]}`); box.value = arguments[1];"
-        "box.dispatchEvent(new Event('change'));",
-        name,
-        value,
-    )
-
-
-def click(chromium: Browser, identity: str) -> None:
-    chromium.run("document.getElementById(arguments[0]).click()", identity)
-
-
 def ink(chromium: Browser, selector: str, path: Path) -> set[tuple[int, ...]]:
     """The colours of what is drawn in the first element that fits."""
+    chromium.run("revbis.drawAll()")  # what is out of view waits to be drawn
     chromium.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-    until(lambda: chromium.run("return !!document.querySelector(arguments[0])", selector))
     box = chromium.run(
         "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         "return [b.left, b.top, b.right, b.bottom];",
@@ -120,12 +80,14 @@ def test_draws_everything_and_fits(
         "return [...document.querySelectorAll('main section')]"
         ".filter((s) => s.offsetHeight > 60).map((s) => s.id)"
     )
-    wanted = "problems alarms summary curves seeds c training ablations timing settings commands"
-    assert sections == [*wanted.split(), "versions"]
+    wanted = "problems alarms summary curves seeds c training ablations statistics timing settings"
+    assert sections == [*wanted.split(), "commands", "versions"]
     metrics = ["critic_loss", "critic_q1", "objective/effective_rank"]
     kinds = ["c", "curves", *(f"training-{metric}" for metric in metrics)]
     wanted_charts = [f"{kind}-{task}" for kind in kinds for task in (0, 1)]
-    assert sorted(chromium.run("return Object.keys(revbis.charts)")) == wanted_charts
+    assert sorted(chromium.run("return Object.keys(revbis.charts)")) == sorted(
+        [*wanted_charts, "profiles"]
+    )
     drawn = ink(chromium, "#curves canvas", tmp_path / "page.png")
     for colour in [(0, 0x72, 0xB2), (0xD5, 0x5E, 0), (0, 0x9E, 0x73), (0xCC, 0x79, 0xA7)]:
         assert colour in drawn
@@ -138,9 +100,9 @@ def test_draws_everything_and_fits(
 
 def test_curves_are_means_where_all_seeds_are(page: Path, chromium: Browser) -> None:
     chromium.open(page)
-    found = series(chromium, "curves-0")
-    assert found[""] == [0, 10_000, 20_000, 30_000, 40_000]
-    assert found["drqv2"] == [0, 101.5, 201.5, 301.5, 401.5]  # seeds are 1 and 2 higher
+    drawn = series(chromium, "curves-0")
+    assert drawn[""] == [0, 10_000, 20_000, 30_000, 40_000]
+    assert drawn["drqv2"] == [0, 101.5, 201.5, 301.5, 401.5]  # seeds are 1 and 2 higher
     # Of two numbers that are 1 apart the standard error is ½.
     errors = chromium.run(
         "return revbis.groupCurve(revbis.data.groups[0], 'return', 'frames', 0).error"
@@ -168,8 +130,8 @@ def test_x_axis_and_metric(page: Path, chromium: Browser) -> None:
     choose(chromium, "x", "updates")
     assert series(chromium, "curves-0")[""] == [0, 2_500, 5_000, 7_500, 10_000]
     choose(chromium, "x", "hours")
-    found = series(chromium, "curves-0")
-    at = {x: y for x, y in zip(found[""], found["simsr"], strict=True) if y is not None}
+    drawn = series(chromium, "curves-0")
+    at = {x: y for x, y in zip(drawn[""], drawn["simsr"], strict=True) if y is not None}
     assert list(at) == pytest.approx([i * 10_000 / 150 / 3600 for i in range(5)], rel=1e-3)
     choose(chromium, "x", "frames")
     choose(chromium, "metric", "success")
@@ -220,6 +182,7 @@ def test_switches_work_from_the_keyboard(page: Path, chromium: Browser) -> None:
 
 def test_hover_tells_the_values_and_the_nearest_curve(page: Path, chromium: Browser) -> None:
     chromium.open(page)
+    chromium.run("revbis.drawAll()")
     chromium.run("document.querySelector('#curves .plot').scrollIntoView({block: 'center'})")
     x, y = chromium.run(
         "const u = revbis.charts['curves-0'], b = u.over.getBoundingClientRect();"
@@ -243,7 +206,7 @@ def tips(chromium: Browser, chart: str) -> list[list[float]]:
     chromium.run(
         "revbis.drawAll(); revbis.charts[arguments[0]].root.scrollIntoView({block: 'end'})", chart
     )
-    found: list[list[float]] = chromium.run(
+    boxes: list[list[float]] = chromium.run(
         "const u = revbis.charts[arguments[0]], { width, height } = u.over.getBoundingClientRect();"
         "return [0, .2, .45, .55, .8, 1].flatMap((x) => [0, .5, 1].flatMap((y) => {"
         "  u.setCursor({left: x * width, top: y * height});"
@@ -254,7 +217,7 @@ def tips(chromium: Browser, chart: str) -> list[list[float]]:
         "}))",
         chart,
     )
-    return found
+    return boxes
 
 
 PHONE = {"width": 390, "height": 844}
@@ -304,7 +267,7 @@ def test_tables_scroll_in_their_own_box_on_a_phone(page: Path, chromium: Browser
         "  return [left, right, getComputedStyle(box).overflowX];"
         "})"
     )
-    assert len(boxes) == 2  # summary and differences
+    assert len(boxes) == 4  # summary, two of statistics, differences
     assert all(0 <= left < right <= 390 and kind == "auto" for left, right, kind in boxes)
     assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
     sizes = chromium.run(  # as they are on the screen
@@ -439,7 +402,7 @@ def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     until(lambda: chromium.run("return 'c-0' in revbis.charts"))
     chromium.run("revbis.drawAll()")
     click(chromium, "labels-0")
-    # Of six tasks the curves and c, and the three metrics of the one that is unfolded.
-    assert chromium.run("return Object.keys(revbis.charts).length") == 2 * 6 + 3
+    # Of six tasks the curves and c, the three metrics of the one that is unfolded, and profiles.
+    assert chromium.run("return Object.keys(revbis.charts).length") == 2 * 6 + 3 + 1
     assert chromium.errors() == []
     assert chromium.requests() == [large.resolve().as_uri()]

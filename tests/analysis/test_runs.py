@@ -57,8 +57,8 @@ def test_seeds_agree_after_one_was_resumed_with_another_interval(tmp_path: Path)
     frames, scores = curves.common([curves.curve(run) for run in group.runs])
     assert frames.tolist() == [0, 5_000, 10_000, 20_000]
     assert scores.mean(axis=0).tolist() == [0.0, 2.0, 4.0, 6.0]
-    found = curves.result(group, "final", 20_000)
-    assert found is not None and found.values.tolist() == [4.0, 8.0] and found.short == ()
+    scores = curves.group_scores(group, "final", 20_000)
+    assert scores is not None and scores.values.tolist() == [4.0, 8.0] and scores.short == ()
 
 
 def failing(*checkpoints: int, text: str = "it broke") -> dict[str, Any]:
@@ -81,10 +81,12 @@ def failing(*checkpoints: int, text: str = "it broke") -> dict[str, Any]:
 def test_given_up(note: dict[str, Any], given_up: bool, tmp_path: Path) -> None:
     (tmp_path / "failures.json").write_text(json.dumps(note))
     problems: list[str] = []
-    found = read_failures(tmp_path, problems.append)
-    assert found == Failures(len(note["failures"]), "it broke", given_up) and not problems
-    words = "given up after" if given_up else "failing after"
-    assert words in failure_text(found) and failure_text(found).endswith("the last: it broke")
+    failures = read_failures(tmp_path, problems.append)
+    assert failures == Failures(len(note["failures"]), "it broke", given_up) and not problems
+    words = "given up after" if given_up else "to be retried after"
+    assert words in failure_text(failures) and failure_text(failures).endswith(
+        "; last reason: it broke"
+    )
 
 
 def test_no_failure(tmp_path: Path) -> None:
@@ -108,17 +110,17 @@ def test_failed_runs_are_on_the_page_with_their_reason(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "failures.json").write_text(json.dumps(note))
     main(["report", str(runs), "-o", str(tmp_path / "page")])
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     page = Page(tmp_path / "page" / "index.html")
     for words in (
-        "seed-2 : given up after 3 failures, the last: CUDA is <lost>",
-        "seed-3 : failing after 1 failure, the last: out of memory",
-        "never/seed-1 : given up after 3 failures, the last: ValueError: no such task",
+        "seed-2 : given up after 3 failures; last reason: CUDA is <lost>",
+        "seed-3 : to be retried after 1 failure; last reason: out of memory",
+        "never/seed-1 : given up after 3 failures; last reason: ValueError: no such task",
         "2 of 3 given up",
         "never/seed-1 is left out",
     ):
         assert words in page.text, words
-    assert "given up after 3 failures, the last: CUDA is <lost>" in said
+    assert "given up after 3 failures; last reason: CUDA is <lost>" in printed
     assert "long forgotten" not in page.text
     states = [run["state"] for run in page.data["groups"][0]["runs"]]
     assert states == ["finished", "failed", "unfinished", "finished"]

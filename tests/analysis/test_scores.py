@@ -11,7 +11,7 @@ from tests.analysis.runs import ABOUT, write_lines, write_run
 from revbis.analysis.scores import Row, Study, read_study
 
 
-def told(study: Study, *words: str) -> bool:
+def has_problem(study: Study, *words: str) -> bool:
     """Whether one problem has all these words."""
     return any(all(word in problem for word in words) for problem in study.problems)
 
@@ -25,7 +25,7 @@ def test_tidy_rows(tmp_path: Path) -> None:
         "metaworld:hammer, mico: one seed only, so no spread is known",
     )
     rows = study.rows()
-    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, None)
+    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, {})
     assert [row.success for row in rows] == [None, None, pytest.approx(0.2), pytest.approx(0.7)]
     study.write_csv(tmp_path / "scores.csv")
     with open(tmp_path / "scores.csv", newline="") as file:
@@ -52,9 +52,9 @@ def test_whole_study_has_no_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.mkdir(), "has no run in it"),
+        (lambda path: path.mkdir(), "contains no run"),
         (lambda path: None, "does not exist"),
-        (lambda path: path.write_text("a,b\n1,2\n"), "is no run folder: give folders"),
+        (lambda path: path.write_text("a,b\n1,2\n"), "is not a run folder: pass folders"),
     ],
 )
 def test_no_run_at_all(tmp_path: Path, make: object, why: str) -> None:
@@ -74,18 +74,18 @@ def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
         (tmp_path / "runs" / name / "config.json").write_text(text)
     study = read_study([tmp_path / "runs", tmp_path / "empty", foreign, tmp_path / "none"])
     assert len(study.runs) == 1 and len(study.rows()) == 2
-    assert told(study, "empty has no run in it")
-    assert told(study, "foreign.csv is no run folder")
-    assert told(study, "none does not exist")
-    assert told(study, "model is left out", "unknown hidden_size")
-    assert told(study, "cut is left out", "not a revbis config")
-    assert told(study, "list is left out")
+    assert has_problem(study, "empty contains no run")
+    assert has_problem(study, "foreign.csv is not a run folder")
+    assert has_problem(study, "none does not exist")
+    assert has_problem(study, "model is left out", "unknown hidden_size")
+    assert has_problem(study, "cut is left out", "not a revbis config")
+    assert has_problem(study, "list is left out")
 
 
 def test_a_folder_given_twice_is_read_once(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [0.0, 1.0])
     study = read_study([tmp_path, folder, tmp_path])
-    assert len(study.runs) == 1 and not told(study, "same run")
+    assert len(study.runs) == 1 and not has_problem(study, "same run")
 
 
 def test_half_written_lines(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_half_written_lines(tmp_path: Path) -> None:
             file.write('{"frames": 30, "mean_re')
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
-    assert told(study, "eval.jsonl: line 4 is half written")
+    assert has_problem(study, "eval.jsonl: line 4 is skipped: incomplete")
     assert [line["c"] for line in study.runs[0].training] == [0.5]
 
 
@@ -116,7 +116,7 @@ def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -
         file.write(json.dumps(line) + "\n")
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert told(study, "eval.jsonl: line 3 is no evaluation, passed over")
+    assert has_problem(study, "eval.jsonl: line 3 is skipped: not a valid evaluation")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])
@@ -124,15 +124,28 @@ def test_returns_that_are_not_finite(tmp_path: Path, value: object) -> None:
     write_run(tmp_path, {0: 1.0, 10: value, 20: 3.0})
     study = read_study([tmp_path])
     assert [(row.frames, row.mean_return) for row in study.rows()] == [(0, 1.0), (20, 3.0)]
-    assert told(study, "the return at frame 10 is not finite, left out")
+    assert has_problem(study, "the return at frame 10 is not finite, left out")
 
 
-def test_a_coefficient_in_words(tmp_path: Path) -> None:
+def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
+    """In `status`, or in older records beside everything else."""
     folder = write_run(tmp_path, [1.0])
-    lines = [{"frames": 0, "mean_return": 1.0, "c": "nan"}, {"frames": 9, "mean_return": 2, "c": 0}]
+    lines: list[dict[str, object]] = [
+        {"frames": 0, "mean_return": 1.0, "c": "nan", "returns": [1.0], "note": "x"},
+        {"frames": 9, "mean_return": 2, "c": 0, "status": {"c": 0.5, "temperature": None}},
+        {"frames": 20, "mean_return": 3, "status": {"temperature": 2}, "horizon": 5},
+    ]
     write_lines(folder / "eval.jsonl", lines)
-    first, second = (row.c for row in read_study([tmp_path]).rows())
-    assert isinstance(first, float) and math.isnan(first) and second == 0.0
+    study = read_study([tmp_path])
+    first, second, third = (row.status for row in study.rows())
+    assert list(first) == ["c"] and math.isnan(first["c"])
+    assert second == {"c": 0.5} and third == {"temperature": 2.0, "horizon": 5.0}
+    study.write_csv(tmp_path / "scores.csv")
+    with open(tmp_path / "scores.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    assert list(written[0])[-4:] == ["success", "c", "horizon", "temperature"]
+    assert [row["c"] for row in written] == ["nan", "0.5", ""]
+    assert [row["temperature"] for row in written] == ["", "", "2.0"]
 
 
 def test_a_run_in_progress(tmp_path: Path) -> None:
@@ -140,9 +153,9 @@ def test_a_run_in_progress(tmp_path: Path) -> None:
     write_run(tmp_path, [], frames=40, seed=2)
     write_run(tmp_path, [0.0, 1.0, 2.0, 3.0, 4.0], seed=3)
     study = read_study([tmp_path])
-    assert told(study, "seed-1 is not finished: 10 of 40 frames")
-    assert told(study, "seed-2 has no evaluation yet")
-    assert not told(study, "seed-3")
+    assert has_problem(study, "seed-1 is not finished: 10 of 40 frames")
+    assert has_problem(study, "seed-2 has no evaluation yet")
+    assert not has_problem(study, "seed-3")
     assert [run.finished for run in study.runs] == [False, False, True]
     assert [run.frames for run in study.runs] == [10, 0, 40]
     assert len(study.rows()) == 7
@@ -153,8 +166,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (folder / "alarms.jsonl").mkdir()
     (folder / "run.json").write_text("{")
     study = read_study([tmp_path])
-    assert told(study, "alarms.jsonl cannot be read: Is a directory")
-    assert told(study, "run.json cannot be read")
+    assert has_problem(study, "alarms.jsonl cannot be read: Is a directory")
+    assert has_problem(study, "run.json cannot be read")
     assert len(study.rows()) == 2
 
 
@@ -165,8 +178,8 @@ def test_two_runs_with_one_identity(tmp_path: Path) -> None:
     study = read_study([tmp_path])
     assert [run.folder for run in study.runs] == [longer.resolve()]
     assert [row.mean_return for row in study.rows()] == [0.0, 5.0, 6.0]
-    assert told(study, f"{tmp_path / 'a'}", "is left out", f"{longer} is the same run")
-    assert told(study, f"{tmp_path / 'c'}", "is left out")
+    assert has_problem(study, f"{tmp_path / 'a'}", "is left out", f"{longer} is the same run")
+    assert has_problem(study, f"{tmp_path / 'c'}", "is left out")
 
 
 def test_mixed_settings_are_kept_apart(tmp_path: Path) -> None:
@@ -176,8 +189,8 @@ def test_mixed_settings_are_kept_apart(tmp_path: Path) -> None:
     study = read_study([tmp_path])
     assert study.labels == ["drqv2 (hidden=256)", "drqv2 (hidden=64)"]
     assert [[run.config.seed for run in group.runs] for group in study.groups] == [[1, 2], [1]]
-    assert told(study, "drqv2 (hidden=64) is kept apart")
-    assert told(study, "drqv2 (hidden=64): no seed 2")
+    assert has_problem(study, "drqv2 (hidden=64) is kept separate")
+    assert has_problem(study, "drqv2 (hidden=64): no seed 2")
 
 
 def test_settings_that_follow_the_task_are_no_difference(tmp_path: Path) -> None:
@@ -194,9 +207,11 @@ def test_mixed_quality_and_preset(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 1.0], method="simsr", preset="paper", pixels=48)
     write_run(tmp_path, [0.0, 1.0], task="dmc:walker_run", method="simsr", preset="paper")
     study = read_study([tmp_path])
-    assert told(study, "dmc:cheetah_run: quality is fast and full: returns are not comparable")
-    assert told(study, "dmc:cheetah_run: presets cpu and paper are not comparable")
-    assert not told(study, "pixels") and not told(study, "dmc:walker_run:")
+    assert has_problem(
+        study, "dmc:cheetah_run: quality is fast and full: returns are not comparable"
+    )
+    assert has_problem(study, "dmc:cheetah_run: presets cpu and paper are not comparable")
+    assert not has_problem(study, "pixels") and not has_problem(study, "dmc:walker_run:")
     assert len(study.rows()) == 8
 
 
@@ -206,9 +221,9 @@ def test_mixed_versions(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 1.0], seed=2, about=newer)
     write_run(tmp_path, [0.0, 1.0], seed=3, about=ABOUT | {"versions": None})
     study = read_study([tmp_path])
-    assert told(study, "versions are mixed: torch 2.13.0 and 2.14.0")
-    assert told(study, "versions are mixed: revision abc and def")
-    assert not told(study, "versions are mixed: revbis")
+    assert has_problem(study, "versions are mixed: torch 2.13.0 and 2.14.0")
+    assert has_problem(study, "versions are mixed: revision abc and def")
+    assert not has_problem(study, "versions are mixed: revbis")
     assert len(study.rows()) == 6
 
 

@@ -26,8 +26,8 @@ def curve_of(points: dict[int, float]) -> curves.Curve:
 
 def test_summary() -> None:
     # Squared gaps from the mean 5: 9 + 1 + 16 = 26, over n - 1 is 13.
-    found = stats.summary(np.array([2.0, 4.0, 9.0]))
-    assert found == (5.0, pytest.approx(math.sqrt(13)), pytest.approx(math.sqrt(13 / 3)), 3)
+    result = stats.summary(np.array([2.0, 4.0, 9.0]))
+    assert result == (5.0, pytest.approx(math.sqrt(13)), pytest.approx(math.sqrt(13 / 3)), 3)
     one = stats.summary(np.array([7.0]))
     assert (one.mean, one.n) == (7.0, 1) and math.isnan(one.deviation) and math.isnan(one.error)
     with pytest.raises(ValueError, match="at least one seed"):
@@ -75,42 +75,50 @@ def test_curve_of_a_run_that_is_late_by_less_than_an_action(tmp_path: Path) -> N
         eval_every=100,
         action_repeat=4,
     )
-    found = curves.curve(read_study([tmp_path]).runs[0])
-    assert found.frames.tolist() == [0, 100, 200, 304, 350]
-    assert found.scores.tolist() == [1.0, 2.0, 3.0, 9.0, 4.0]
+    result = curves.curve(read_study([tmp_path]).runs[0])
+    assert result.frames.tolist() == [0, 100, 200, 304, 350]
+    assert result.scores.tolist() == [1.0, 2.0, 3.0, 9.0, 4.0]
 
 
 def test_curve_is_in_order_and_has_a_frame_once(tmp_path: Path) -> None:
     write_run(tmp_path, {20: 3.0, 0: 1.0, 11: 5.0, 10: 2.0}, action_repeat=2)
-    found = curves.curve(read_study([tmp_path]).runs[0])
-    assert found.frames.tolist() == [0, 10, 20] and found.scores.tolist() == [1.0, 2.0, 3.0]
+    result = curves.curve(read_study([tmp_path]).runs[0])
+    assert result.frames.tolist() == [0, 10, 20] and result.scores.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_curve_of_meta_world_is_success(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [0.0, 0.3, 0.9], task="metaworld:hammer")
     with open(folder / "eval.jsonl", "a") as file:
         file.write('{"frames": 30, "mean_return": 7.0, "success_any": [null]}\n')
-    found = curves.curve(read_study([tmp_path]).runs[0])
-    assert found.scores == pytest.approx([0.0, 0.3, 0.9])
+    result = curves.curve(read_study([tmp_path]).runs[0])
+    assert result.scores == pytest.approx([0.0, 0.3, 0.9])
 
 
-def test_coefficient_curve(tmp_path: Path) -> None:
+def test_status_curve(tmp_path: Path) -> None:
     steps: dict[int, Any] = {10: 0.5, 20: 0.25, 30: "nan", 40: None}
     folder = write_run(tmp_path, [0.0], c=steps, action_repeat=4)
-    run = read_study([tmp_path]).runs[0]
-    found = curves.coefficient_curve(run)
-    assert found.frames.tolist() == [40, 80] and found.scores.tolist() == [0.5, 0.25]
-    write_lines(folder / "train.jsonl", [{"frames": 4}])
-    assert len(curves.coefficient_curve(read_study([tmp_path]).runs[0]).frames) == 0
+    result = curves.status_curve(read_study([tmp_path]).runs[0], "c")
+    assert result.frames.tolist() == [40, 80] and result.scores.tolist() == [0.5, 0.25]
+    write_lines(folder / "train.jsonl", [{"frames": 4, "agent_steps": 1}])
+    assert len(curves.status_curve(read_study([tmp_path]).runs[0], "c").frames) == 0
+    lines = [
+        {"frames": 0, "mean_return": 1.0, "status": {"c": 0.5}},
+        {"frames": 10, "mean_return": 1.0, "c": 0.75},
+        {"frames": 20, "mean_return": 1.0, "status": {"c": "nan"}},
+        {"frames": 30, "mean_return": 1.0, "status": {}},
+    ]
+    write_lines(folder / "eval.jsonl", lines)
+    result = curves.status_curve(read_study([tmp_path]).runs[0], "c")
+    assert result.frames.tolist() == [0, 10] and result.scores.tolist() == [0.5, 0.75]
 
 
-def test_result(tmp_path: Path) -> None:
+def test_group_scores(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 8.0, 4.0], seed=1)
     write_run(tmp_path, [2.0, 6.0, 9.0], seed=2)
     write_run(tmp_path, [1.0, 50.0], seed=3, frames=20)
     write_run(tmp_path, [], seed=4, frames=20)
     (group,) = read_study([tmp_path]).groups
-    final = curves.result(group, "final", 20)
+    final = curves.group_scores(group, "final", 20)
     assert final is not None
     assert (final.seeds, final.values.tolist(), final.frames, final.short) == (
         (1, 2),
@@ -118,17 +126,17 @@ def test_result(tmp_path: Path) -> None:
         20,
         (3, 4),
     )
-    best = curves.result(group, "best", 20)
+    best = curves.group_scores(group, "best", 20)
     assert best is not None and best.values.tolist() == [8.0, 9.0]
     # (0 + 8)/2 and (8 + 4)/2, mean 5; (2 + 6)/2 and (6 + 9)/2, mean 5.75.
-    area = curves.result(group, "area", 20)
+    area = curves.group_scores(group, "area", 20)
     assert area is not None and area.values.tolist() == [5.0, 5.75]
-    early = curves.result(group, "best", 10)
+    early = curves.group_scores(group, "best", 10)
     assert early is not None and early.short == (4,)
     assert early.values.tolist() == [8.0, 6.0, 50.0] and early.frames == 10
-    between = curves.result(group, "final", 15)
+    between = curves.group_scores(group, "final", 15)
     assert between is not None and (between.frames, between.short) == (10, (3, 4))
-    nobody = curves.result(group, "final", 500)
+    nobody = curves.group_scores(group, "final", 500)
     assert nobody is not None and nobody.short == (1, 2, 3, 4)
     assert (nobody.seeds, nobody.frames, nobody.values.tolist()) == (
         (1, 2, 3),
@@ -136,15 +144,15 @@ def test_result(tmp_path: Path) -> None:
         [8.0, 6.0, 50.0],
     )
     with pytest.raises(ValueError, match="kind must be one of final, best, area"):
-        curves.result(group, "last", 20)  # type: ignore[arg-type]
+        curves.group_scores(group, "last", 20)  # type: ignore[arg-type]
 
 
-def test_result_without_evaluations(tmp_path: Path) -> None:
+def test_group_scores_without_evaluations(tmp_path: Path) -> None:
     write_run(tmp_path, [], frames=20)
     write_run(tmp_path, {10: 1.0}, method="mico", frames=20)
     nothing, late = read_study([tmp_path]).groups
-    assert curves.result(nothing, "final", 20) is None
-    assert curves.result(late, "final", 5) is None
+    assert curves.group_scores(nothing, "final", 20) is None
+    assert curves.group_scores(late, "final", 5) is None
 
 
 def test_bounds() -> None:
@@ -153,7 +161,7 @@ def test_bounds() -> None:
     assert stats.default_bounds("dmc:reach_duplo") == (0, 250)
     assert stats.default_bounds("metaworld:hammer") == (0, 1)
     with pytest.raises(
-        ValueError, match="no bounds are known for gym:Pendulum-v1: give the scores"
+        ValueError, match="no bounds are known for gym:Pendulum-v1: pass the scores"
     ):
         stats.default_bounds("gym:Pendulum-v1")
     assert curves.measure("metaworld:hammer") == "success" and curves.measure("gym:X") == "return"
@@ -161,8 +169,8 @@ def test_bounds() -> None:
 
 def test_normalise() -> None:
     scores = arrays(a=[-50.0, 100.0], b=[0.5])
-    found = stats.normalise(scores, {"a": stats.Bounds(-100, 100), "b": stats.Bounds(0, 1)})
-    assert found["a"].tolist() == [0.25, 1.0] and found["b"].tolist() == [0.5]
+    result = stats.normalise(scores, {"a": stats.Bounds(-100, 100), "b": stats.Bounds(0, 1)})
+    assert result["a"].tolist() == [0.25, 1.0] and result["b"].tolist() == [0.5]
     with pytest.raises(ValueError, match="bounds must have b"):
         stats.normalise(scores, {"a": stats.Bounds(0, 1)})
     with pytest.raises(ValueError, match="bounds of a must rise, got 1 and 1"):
@@ -216,8 +224,8 @@ def test_iqm_is_the_trimmed_mean_of_repeated_runs(lists: list[list[float]]) -> N
 
 def test_profile() -> None:
     scores = arrays(a=[0.1, 0.5, 0.9], b=[0.5, 0.5, 0.5])
-    found = stats.profile(scores, np.array([0.0, 0.3, 0.5, 0.9]))
-    assert found == pytest.approx([1.0, 5 / 6, 1 / 6, 0.0])  # above, not at
+    result = stats.profile(scores, np.array([0.0, 0.3, 0.5, 0.9]))
+    assert result == pytest.approx([1.0, 5 / 6, 1 / 6, 0.0])  # above, not at
 
 
 def test_improvement() -> None:
@@ -240,17 +248,17 @@ def test_scores_are_checked(bad: dict[str, Any]) -> None:
 
 def test_bootstrap_is_stratified() -> None:
     # Seeds of a task are alike: resampling within tasks changes nothing, across tasks it would.
-    found = stats.interval(stats.mean, arrays(a=[0.0, 0.0], b=[1.0, 1.0]), resamples=200)
-    assert tuple(map(float, found)) == (0.5, 0.5, 0.5)
+    result = stats.interval(stats.mean, arrays(a=[0.0, 0.0], b=[1.0, 1.0]), resamples=200)
+    assert tuple(map(float, result)) == (0.5, 0.5, 0.5)
 
 
 def test_bootstrap_interval_against_the_exact_one() -> None:
     # Means of two draws from 0 and 1: 0, ½, ½, 1, each end with probability ¼.
-    found = stats.interval(stats.mean, arrays(a=[0.0, 1.0]), resamples=2000)
-    assert tuple(map(float, found)) == (0.5, 0.0, 1.0)
+    result = stats.interval(stats.mean, arrays(a=[0.0, 1.0]), resamples=2000)
+    assert tuple(map(float, result)) == (0.5, 0.0, 1.0)
     # Of 20 draws from 0 and 1 the number of ones is binomial: 2.5% and 97.5% points 6 and 14.
-    found = stats.interval(stats.mean, arrays(a=[0.0, 1.0] * 10))
-    assert (float(found.low), float(found.high)) == (0.3, 0.7)
+    result = stats.interval(stats.mean, arrays(a=[0.0, 1.0] * 10))
+    assert (float(result.low), float(result.high)) == (0.3, 0.7)
 
 
 def test_bootstrap_depends_on_its_seed_and_on_nothing_else() -> None:
@@ -270,31 +278,31 @@ def test_bootstrap_of_arrays_and_of_two_methods() -> None:
     value, low, high = stats.interval(lambda one: stats.profile(one, thresholds), scores)
     assert value.tolist() == [1.0, 0.75, 0.0]
     assert low.tolist() == [1.0, 0.5, 0.0] and high.tolist() == [1.0, 1.0, 0.0]
-    found = stats.interval(stats.improvement, scores, other)
-    assert tuple(map(float, found)) == (0.5, 0.25, 0.75)
+    result = stats.interval(stats.improvement, scores, other)
+    assert tuple(map(float, result)) == (0.5, 0.25, 0.75)
 
 
 def test_paired_by_hand() -> None:
     left = {"a": {1: 5.0, 2: 7.0, 3: 9.0, 4: 100.0}}
     right = {"a": {1: 4.0, 2: 5.0, 3: 6.0, 5: -100.0}}
-    found = stats.paired(left, right)
+    result = stats.paired(left, right)
     # Differences 1, 2, 3. Of 8 patterns of signs only + + + and - - - give |sum| of 6.
-    assert (found.difference, found.p_value, found.exact) == (2.0, 0.25, True)
-    assert (found.pairs, found.unpaired) == (3, 2)
-    assert (found.low, found.high) == (1.0, 3.0)
+    assert (result.difference, result.p_value, result.exact) == (2.0, 0.25, True)
+    assert (result.pairs, result.unpaired) == (3, 2)
+    assert (result.low, result.high) == (1.0, 3.0)
     # Differences 3, -1: |sum| ≥ 2 for all four patterns.
     assert stats.paired({"a": {1: 3.0, 2: 0.0}}, {"a": {1: 0.0, 2: 1.0}}).p_value == 1.0
     # Differences 4, 1, -1: |sum| ≥ 4 where the ones cancel or help: 6 of 8.
-    found = stats.paired({"a": {1: 4.0, 2: 1.0, 3: 0.0}}, {"a": {1: 0.0, 2: 0.0, 3: 1.0}})
-    assert found.p_value == 0.75
+    result = stats.paired({"a": {1: 4.0, 2: 1.0, 3: 0.0}}, {"a": {1: 0.0, 2: 0.0, 3: 1.0}})
+    assert result.p_value == 0.75
 
 
 def test_paired_over_tasks_weighs_tasks_alike() -> None:
     left = {"a": {1: 1.0, 2: 1.0}, "b": {1: -3.0}, "only": {1: 50.0}}
     right = {"a": {1: 0.0, 2: 0.0}, "b": {1: 0.0}}
-    found = stats.paired(left, right)
+    result = stats.paired(left, right)
     # ½·(½·1 + ½·1) − ½·3 = −1, and ±¼ ±¼ ±1.5 is never smaller in size.
-    assert (found.difference, found.p_value, found.pairs, found.unpaired) == (-1.0, 1.0, 3, 1)
+    assert (result.difference, result.p_value, result.pairs, result.unpaired) == (-1.0, 1.0, 3, 1)
     # ±½ ±½ ±½ is never below ½; with one weight for all pairs, ±⅔ ±⅔ ±⅓ is below 1 half the time.
     left = {"a": {1: 2.0, 2: 2.0}, "b": {1: -1.0}}
     assert stats.paired(left, right).p_value == 1.0

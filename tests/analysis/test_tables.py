@@ -293,14 +293,35 @@ def test_aggregates(tmp_path: Path) -> None:
         "0.500 [0.500, 0.500]",
         "0.400 [0.400, 0.400]",
         "0.600 [0.600, 0.600]",
+        "0.212 [0.212, 0.212]",  # straight from 0 to the final score: half of it
     ]
     assert cells(table)["mico"][0] == "0.100 [0.100, 0.100]" and "simsr" not in cells(table)
     assert study.tasks == [CHEETAH, "dmc:reach_duplo", WALKER, HAMMER]
     notes = "\n".join(table.notes)
-    assert "walker_run is left out: some method has no score" in notes
-    assert "simsr is left out: no score yet" in notes
-    assert "0 to 250 count as 0 to 1 on reach_duplo." in notes
-    assert [one["runs"] for one in records(table)[::4]] == ["6", "5"]
+    assert "walker_run is left out: not all methods have a score" in notes
+    assert "simsr is left out: it has no score yet" in notes
+    assert "Scores from 0 to 250 are normalised to 0 to 1 on reach_duplo." in notes
+    assert [one["runs"] for one in records(table)[::5]] == ["6", "5"]
+
+
+def test_pairs(tmp_path: Path) -> None:
+    """Seeds 1, 2 and 3 of simsr are 0.1, 0.2 and 0.3 above those of drqv2; mico has another."""
+    study_of(
+        tmp_path,
+        {(CHEETAH, "drqv2"): [100.0, 300.0, 500.0], (CHEETAH, "simsr"): [200.0, 500.0, 800.0]},
+    )
+    write_run(tmp_path, [0.0, 900.0], method="mico", seed=9)
+    table = tables.pair_table(read_study([tmp_path]))
+    assert [name for name, _ in table.rows] == ["mico vs simsr", "mico vs drqv2", "simsr vs drqv2"]
+    improvement, difference, p_value, pairs = cells(table)["simsr vs drqv2"]
+    # Wins of 200, 500 and 800 over 100, 300 and 500: 1, 2.5 and 3 of 3.
+    assert improvement.startswith("0.72 [") and difference == "+0.200 [+0.100, +0.300]"
+    assert (p_value, pairs) == ("0.25", "3")
+    assert cells(table)["mico vs drqv2"] == ["1.00 [1.00, 1.00]", "–", "–", "–"]
+    last = records(table)[2]
+    assert (last["method"], last["other"], last["unpaired"]) == ("simsr", "drqv2", "0")
+    assert float(last["improvement"]) == pytest.approx(6.5 / 9)
+    assert "A task with one seed adds no width to an interval." in table.notes
 
 
 def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
@@ -308,9 +329,9 @@ def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 100.0], method="mico", quality="full")
     for method in ("drqv2", "mico"):
         write_run(tmp_path, [0.0, 100.0], task=WALKER, method=method)
-    found = compare.together(read_study([tmp_path]), "final")
-    assert found.tasks == [WALKER] and list(found.scores) == ["drqv2", "mico"]
-    assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in found.notes)
+    pool = compare.pooled(read_study([tmp_path]), "final")
+    assert pool.tasks == [WALKER] and list(pool.scores) == ["drqv2", "mico"]
+    assert any("dmc:cheetah_run is left out: not comparable, quality" in n for n in pool.notes)
 
 
 @pytest.mark.parametrize("width", [80, 40])
@@ -323,8 +344,8 @@ def test_plain_text_fits_a_terminal(width: int, tmp_path: Path) -> None:
         assert max(map(len, text.splitlines())) <= width
         words = set(text.split())
         caption = table.caption.split(" Bold: ")[0]
-        for said in (caption, *table.notes, *(column.label for column in table.columns)):
-            assert set(said.split()) <= words
+        for part in (caption, *table.notes, *(column.label for column in table.columns)):
+            assert set(part.split()) <= words
         for name, row in table.rows:
             assert {
                 *name.split(),

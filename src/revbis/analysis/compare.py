@@ -1,4 +1,4 @@
-"""What of a study may be compared, at how many frames, and what a reader must know of it."""
+"""Which scores of a study may be compared, at how many frames, and with what caveats."""
 
 from __future__ import annotations
 
@@ -11,69 +11,99 @@ from revbis.analysis import curves, stats
 from revbis.analysis.scores import Group, Study
 
 
-class Together(NamedTuple):
-    """What of a study may be put together over tasks.
+class Pooled(NamedTuple):
+    """Normalised scores of all methods on the tasks that they share.
 
     Attributes:
-        scores: Method → task → normalised scores of its seeds; all methods have the same tasks.
-        tasks: These tasks.
-        at: The frames at which scores are, for every task of the study.
+        scores: Method → task → scores of its seeds.
+        seeds: Method → task → these seeds.
+        tasks: The shared tasks.
+        at: The budget of every task of the study.
         notes: Bounds, missing seeds, and what is left out.
     """
 
     scores: dict[str, dict[str, stats.Array]]
+    seeds: dict[str, dict[str, tuple[int, ...]]]
     tasks: list[str]
     at: dict[str, int]
     notes: tuple[str, ...]
 
+    def by_seed(self, label: str) -> dict[str, dict[int, float]]:
+        """A method's scores, task → seed → score."""
+        seeds = self.seeds[label]
+        return {
+            task: dict(zip(seeds[task], values.tolist(), strict=True))
+            for task, values in self.scores[label].items()
+        }
 
-def together(study: Study, kind: curves.Kind, budget: int | None = None) -> Together:
+
+def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled:
     """Normalised scores of all methods, on the tasks where each has a seed at the budget.
 
-    A task of mixed environments or presets, or without known bounds, is left out and named.
+    A task with mixed environments or presets, or without known bounds, is left out and named.
 
     Raises:
-        ValueError: If nothing is left, with why.
+        ValueError: If nothing is left, with the reasons.
     """
     at = budgets(study, budget)
-    notes = []
-    found: dict[str, dict[str, stats.Array]] = defaultdict(dict)
+    notes: list[str] = []
+    bounds = _comparable_tasks(study, notes)
+    measured: dict[str, dict[str, curves.GroupScores]] = defaultdict(dict)
+    for group in (group for group in study.groups if group.task in bounds):
+        scores = curves.group_scores(group, kind, at[group.task])
+        if scores is not None and len(scores.short) < len(group.seeds):
+            measured[group.label][group.task] = scores
+            if scores.short:
+                name = f"{short_name(group.task)}, {group.label}"
+                notes.append(f"{name}: {seed_count(group, scores)}")
+    labels = [label for label in study.labels if label in measured]
+    if labels:
+        absent = [label for label in study.labels if label not in measured]
+        notes += [f"{label} is left out: it has no score yet" for label in absent]
+    tasks = [task for task in at if labels and all(task in measured[label] for label in labels)]
+    if not tasks:
+        why = "there is no task on which all methods have a score"
+        raise ValueError("; ".join([why, *(note.rstrip(".") for note in notes)]))
+    partial = {task for scores in measured.values() for task in scores} - set(tasks)
+    notes += [
+        f"{short_name(one)} is left out: not all methods have a score" for one in sorted(partial)
+    ]
+    notes += _bound_notes({task: bounds[task] for task in tasks})
+    values = {label: {task: measured[label][task].values for task in tasks} for label in labels}
+    return Pooled(
+        {label: stats.normalise(values[label], bounds) for label in labels},
+        {label: {task: measured[label][task].seeds for task in tasks} for label in labels},
+        tasks,
+        at,
+        tuple(notes),
+    )
+
+
+def _comparable_tasks(study: Study, notes: list[str]) -> dict[str, stats.Bounds]:
+    """The bounds of the tasks whose scores may be normalised; why others may not is noted."""
     bounds = {}
-    for task in at:
+    for task in study.tasks:
         try:
-            bounds[task] = stats.default_bounds(task)
+            known = stats.default_bounds(task)
         except ValueError as problem:
             notes.append(f"{task} is left out: {problem}")
             continue
         if differing := mixed(groups_of(study, task)):
             notes.append(f"{task} is left out: {differing}")
-            continue
-        for group in groups_of(study, task):
-            result = curves.result(group, kind, at[task])
-            if result is not None and len(result.short) < len(group.seeds):
-                found[group.label][task] = result.values
-                if result.short:
-                    notes.append(f"{short_name(task)}, {group.label}: {seed_count(group, result)}")
-    if found:
-        absent = [label for label in study.labels if label not in found]
-        notes += [f"{label} is left out: no score yet" for label in absent]
-    tasks = [task for task in at if found and all(task in scores for scores in found.values())]
-    if not tasks:
-        why = "there is no task on which all methods have a score"
-        raise ValueError("; ".join([why, *(note.rstrip(".") for note in notes)]))
-    apart = {task for scores in found.values() for task in scores} - set(tasks)
-    notes += [f"{short_name(one)} is left out: some method has no score" for one in sorted(apart)]
-    highs: dict[stats.Bounds, list[str]] = defaultdict(list)
-    for task in tasks:
-        highs[bounds[task]].append(short_name(task))
-    for (low, high), names in highs.items():
-        notes.append(f"{low:g} to {high:g} count as 0 to 1 on {', '.join(names)}.")
-    scores = {
-        label: stats.normalise({task: found[label][task] for task in tasks}, bounds)
-        for label in study.labels
-        if label in found
-    }
-    return Together(scores, tasks, at, tuple(notes))
+        else:
+            bounds[task] = known
+    return bounds
+
+
+def _bound_notes(bounds: Mapping[str, stats.Bounds]) -> list[str]:
+    names: dict[stats.Bounds, list[str]] = defaultdict(list)
+    for task, known in bounds.items():
+        names[known].append(short_name(task))
+    return [
+        f"Scores from {low:g} to {high:g} are normalised to 0 to 1 on {', '.join(tasks)}."
+        for (low, high), tasks in names.items()
+        if (low, high) != (0, 1)
+    ]
 
 
 def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
@@ -81,30 +111,30 @@ def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
 
     Args:
         study: The runs.
-        budget: The same for all tasks. When not given: the smallest budget of a task's runs; as
-            long as none of them has got there, the last frame that all evaluated ones have.
+        budget: The same for all tasks. By default the smallest budget of a task's runs; as long
+            as none of them has reached it, the last frame that all evaluated ones have.
     """
     if budget is not None:
         return dict.fromkeys(study.tasks, checks.whole(budget, "budget", 0))
-    found = {}
+    at = {}
     for task in study.tasks:
         runs = [run for group in groups_of(study, task) for run in group.runs]
-        found[task] = min(run.config.frames for run in runs)
+        at[task] = min(run.config.frames for run in runs)
         seen = [one for run in runs if len((one := curves.curve(run)).frames)]
-        if seen and all(one.frames[-1] < found[task] for one in seen):
+        if seen and all(one.frames[-1] < at[task] for one in seen):
             shared, _ = curves.common(seen)
-            found[task] = int(shared[-1]) if len(shared) else found[task]
-    return found
+            at[task] = int(shared[-1]) if len(shared) else at[task]
+    return at
 
 
 def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
-    """At how many frames scores are, and where runs' own budgets are others."""
+    """At how many frames scores are, and where the runs' own budgets differ."""
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, frames in at.items():
         own = sorted({run.config.frames for group in groups_of(study, task) for run in group.runs})
         planned = " and ".join(f"{one:,}" for one in own)
-        told = "" if own == [frames] else f"; the runs' own budget is {planned}"
-        tasks[f"at {frames:,} frames{told}"].append(short_name(task))
+        difference = "" if own == [frames] else f"; the runs' own budget is {planned}"
+        tasks[f"at {frames:,} frames{difference}"].append(short_name(task))
     if len(tasks) == 1:
         return [f"Scores are {next(iter(tasks))}."]
     return [f"Scores on {', '.join(names)} are {where}." for where, names in tasks.items()]
@@ -116,8 +146,8 @@ def mixed(groups: Iterable[Group]) -> str:
     for run in (run for group in groups for run in group.runs):
         for name, value in {"preset": run.config.preset, **run.config.environment}.items():
             seen[name].add(str(value))
-    told = [f"{k} is {' and '.join(sorted(v))}" for k, v in seen.items() if len(v) > 1]
-    return f"not comparable, {', '.join(told)}" if told else ""
+    differing = [f"{k} is {' and '.join(sorted(v))}" for k, v in seen.items() if len(v) > 1]
+    return f"not comparable, {', '.join(differing)}" if differing else ""
 
 
 def short_name(task: str) -> str:
@@ -125,9 +155,9 @@ def short_name(task: str) -> str:
     return task.removeprefix("dmc:").removeprefix("metaworld:")
 
 
-def seed_count(group: Group, result: curves.Result) -> str:
-    """How many seeds a result is of, in words: `n = 2 of 3` where some have not got there."""
-    n = len(result.seeds)
+def seed_count(group: Group, scores: curves.GroupScores) -> str:
+    """How many seeds scores are of, in words: `n = 2 of 3` where some are short of the budget."""
+    n = len(scores.seeds)
     return f"n = {n} of {len(group.seeds)}" if n < len(group.seeds) else f"n = {n}"
 
 

@@ -1,4 +1,4 @@
-"""A run's scores over training, and what a group of runs comes to at a budget."""
+"""A run's scores over training, and the scores of a group of runs at a budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measure = Literal["success", "return"]
 
 
 def measure(task: str) -> Measure:
-    """What a task is scored by: Meta-World's by the success rate, all others by the return."""
+    """How a task is scored: Meta-World by the success rate, all others by the return."""
     return "success" if task.startswith("metaworld:") else "return"
 
 
@@ -29,8 +29,8 @@ class Curve(NamedTuple):
     """A run's scores over training.
 
     Attributes:
-        frames: When, rising, [F].
-        scores: What, [F].
+        frames: Ascending, [F].
+        scores: At these frames, [F].
     """
 
     frames: NDArray[np.int64]
@@ -42,7 +42,7 @@ def curve(run: Run, of: Measure | None = None) -> Curve:
 
     Args:
         run: The run.
-        of: Returns or success rates; when not given, what its task is scored by.
+        of: Returns or success rates; by default how its task is scored.
     """
     of = of or measure(run.config.task)
     points = {
@@ -53,21 +53,23 @@ def curve(run: Run, of: Measure | None = None) -> Curve:
     return _curve(points)
 
 
-def coefficient_curve(run: Run) -> Curve:
-    """The coefficient c over a run's training; empty without one.
+def status_curve(run: Run, name: str) -> Curve:
+    """A number that the agent reports, such as c, over a run's training; empty without it.
 
-    Lines are written at fixed agent steps; their frames are those of as many whole actions.
+    Training lines are written at fixed agent steps; their frames are those of as many whole
+    actions. Where they do not have the number, evaluations may.
     """
     points = {}
     for line in run.training:
-        c, step = number(line.get("c")), count(line.get("agent_steps"))
-        if c is not None and step is not None and math.isfinite(c):
-            points[step * run.config.action_repeat] = c
-    return _curve(points)
+        value, step = number(line.get(name)), count(line.get("agent_steps"))
+        if value is not None and step is not None and math.isfinite(value):
+            points[step * run.config.action_repeat] = value
+    evaluated = {one.frames: one.status.get(name, math.nan) for one in run.evaluations}
+    return _curve(points or {k: v for k, v in evaluated.items() if math.isfinite(v)})
 
 
 def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[np.int64], Array]:
-    """The frames that all curves have, up to a budget: nothing is filled in or drawn out.
+    """The frames that all curves have, up to a budget: nothing is interpolated or extrapolated.
 
     Returns:
         Frames, [F], and scores, [curves, F].
@@ -85,14 +87,14 @@ def common(curves: Sequence[Curve], budget: int | None = None) -> tuple[NDArray[
     return frames, np.stack(rows)
 
 
-class Result(NamedTuple):
+class GroupScores(NamedTuple):
     """A group's scores at a budget.
 
     Attributes:
-        seeds: The seeds that have got there; all that were evaluated, if none has.
+        seeds: The seeds that have reached the budget; all that were evaluated, if none has.
         values: Their scores, [seeds].
         frames: The last evaluation that all of them have within the budget.
-        short: The seeds that have not got there.
+        short: The seeds that have not reached it.
     """
 
     seeds: tuple[int, ...]
@@ -101,14 +103,16 @@ class Result(NamedTuple):
     short: tuple[int, ...]
 
 
-def result(group: Group, kind: Kind, budget: int, of: Measure | None = None) -> Result | None:
-    """A group's final, best or mean score within a budget, at frames that its seeds share.
+def group_scores(
+    group: Group, kind: Kind, budget: int, of: Measure | None = None
+) -> GroupScores | None:
+    """A group's final, best or mean scores within a budget, at frames that its seeds share.
 
     Args:
         group: The runs.
         kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
         budget: In frames.
-        of: Returns or success rates; when not given, what the task is scored by.
+        of: Returns or success rates; by default how the task is scored.
 
     Returns:
         None if there is no evaluation that the seeds share.
@@ -131,7 +135,7 @@ def result(group: Group, kind: Kind, budget: int, of: Measure | None = None) -> 
     else:
         values = scores.max(axis=1) if kind == "best" else area(frames, scores)
     short = tuple(seed for seed in group.seeds if seed not in there)
-    return Result(tuple(used), values, int(frames[-1]), short)
+    return GroupScores(tuple(used), values, int(frames[-1]), short)
 
 
 def _curve(points: Mapping[int, float]) -> Curve:

@@ -26,7 +26,7 @@ _LETTERS = 300  # of a reason
 def run_folders(top: Path, problem: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
     """The run folders in or below a folder, sorted within each level.
 
-    What disappears on the way is passed over; folders that may not be read are named.
+    What disappears meanwhile is skipped; folders that may not be read are named.
     """
 
     def failed(reason: OSError) -> None:
@@ -69,7 +69,7 @@ def read_lines(path: Path, problem: Callable[[str], None]) -> Lines:
         else:
             records.append((number, record))
     if odd:
-        problem(f"{path}: {named(odd)} half written or no JSON object, passed over")
+        problem(f"{path}: {named(odd)} skipped: incomplete or not a JSON object")
     return Lines(records, odd)
 
 
@@ -106,8 +106,8 @@ def number(value: Any) -> float | None:
 
 def count(value: Any) -> int | None:
     """A whole number from 0 to 2^53; None for what is none."""
-    found = number(value)
-    if found is None or not 0 <= found <= _LARGEST_COUNT or found != int(found):
+    known = number(value)
+    if known is None or not 0 <= known <= _LARGEST_COUNT or known != int(known):
         return None
     return int(value)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-Source = Literal["measured", "reported"]
+Origin = Literal["measured", "reported"]
 FIRST, SECOND = 1, 2
 _WIDE = 5  # columns that still fit a page
 _LATEX = {
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     """
 
     label: str
-    source: Source
+    source: Origin
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Cell:
     """A cell.
 
     Attributes:
-        text: What it says.
-        remark: What sets it apart from the others, such as fewer seeds.
-        mean: What it is ranked by; None if it may not be compared.
+        text: Its text.
+        remark: How it differs from the others, such as fewer seeds.
+        mean: The number it is ranked by; None if it may not be compared.
         rank: 1 for the best of its source in its row, 2 for the second, 0 for all others.
     """
 
@@ -63,7 +63,7 @@ class Table:
 
     Attributes:
         caption: What it shows.
-        corner: What its rows are.
+        corner: Heading of the first column.
         columns: Its columns, those of one source together.
         rows: Name and cells of each row.
         notes: What a reader must know.
@@ -78,14 +78,14 @@ class Table:
     records: tuple[Mapping[str, Any], ...]
 
     def text(self, width: int = 80) -> str:
-        """Plain text for a terminal of so many columns: a line for each cell, below its row's name.
+        """Plain text for a terminal: a line for each cell, below its row's name.
 
         Args:
-            width: No line is longer.
+            width: Of the terminal, in columns; no line is longer.
         """
         names = [f"{column.label} ({column.source})" for column in self.columns]
         room = max(map(len, names), default=0)
-        caption = re.sub(r" Bold: [^.]*\.", "", self.caption)  # words say it here
+        caption = re.sub(r" Bold: [^.]*\.", "", self.caption)  # here ranks are words
         lines = [*_indented(caption, width, ""), ""]
         for name, cells in self.rows:
             lines += _indented(f"{self.corner} {name}", width, "")

@@ -1,4 +1,4 @@
-"""What figures are made of: panels with a legend and a caption, lines, bands and intervals."""
+"""Parts of figures: panels with a legend and a caption, lines, bands and intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKERS = "osD^vPX*"
 COLUMNS = 3
 _PANEL = (2.7, 2.0)  # inches
 _LINE_HEIGHT = 0.112  # inches, of the caption
-_LETTERS = 20  # of the caption, to an inch
+_LETTERS = 20  # of the caption, per inch
 _MARKS = 8  # on a curve
 STYLE: dict[Any, Any] = {
     "font.size": 8.0,
@@ -61,7 +61,7 @@ def make_panels(
     width: float = _PANEL[0],
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, the legend below them and the caption below that."""
+    """A figure of panels with a legend and, below it, a caption."""
     columns = min(count, COLUMNS)
     rows = -(-count // columns)
     across = max(columns * width + (1.0 if share else 0.0), 4.2)
@@ -114,12 +114,12 @@ def _drawn(look: Look) -> dict[str, Any]:
 
 
 def draw_line(panel: Axes, x: Any, y: Any, look: Look) -> None:
-    """A curve with a few of its method's markers."""
+    """A curve with a few markers of its method."""
     panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
 
 
 def draw_mean(panel: Axes, seeds: Sequence[curves.Curve], look: Look, alpha: float) -> None:
-    """The mean of seeds with one standard error, and single seeds beyond what all have."""
+    """The mean over seeds with one standard error, and single seeds beyond their shared frames."""
     frames, scores = curves.common(seeds)
     smooth = stats.ewma(scores, alpha)
     if len(seeds) > 1:

@@ -1,4 +1,4 @@
-"""What the paper reports, as data: shown beside what is measured, never mixed with it."""
+"""The paper's numbers as data: shown beside measured ones, never mixed with them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SYSTEMS = {
 # Three returns of at least 0 with mean 79 (simsr on hopper_hop) have a standard error of at most 79
 # and a population deviation of at most 112; their sample standard deviation can be 137.
 SPREAD = (
-    "the paper does not say what its ± is, but 79 ± 136 over 3 seeds can only be a sample standard "
-    "deviation; the systems with 6 seeds it copied from the TACO paper"
+    "the paper does not define its ±, but 79 ± 136 over 3 seeds can only be a sample standard "
+    "deviation; systems with 6 seeds are copied from the TACO paper"
 )
 
 
@@ -43,8 +43,8 @@ class Reported(NamedTuple):
         task: The task, as in `revbis train --task`.
         system: The system: a method of this project, or taco, dreamerv3 or tdmpc.
         mean: Mean return at 1M frames.
-        spread: What stands behind ±.
-        seeds: Over how many seeds.
+        spread: The number after ±.
+        seeds: How many seeds it is over.
     """
 
     task: str
@@ -71,39 +71,41 @@ def table1() -> tuple[Reported, ...]:
 
 
 def reported(task: str) -> dict[str, Reported]:
-    """What Table 1 has about a task, by system; nothing for other tasks."""
+    """The numbers of Table 1 on a task, by system; empty for other tasks."""
     return {number.system: number for number in table1() if number.task == task}
 
 
 def scale_gaps(config: Config, frames: int) -> list[str]:
-    """In what a measured score is not of the paper's scale, the paper's value in brackets.
+    """Settings in which a measured score is not at the paper's scale, the paper's in brackets.
 
     Args:
         config: The run's settings.
         frames: The frames its score is at.
 
     Returns:
-        Such as `pixels 48 (84)`; empty if it is of the paper's scale.
+        Such as `pixels 48 (84)`; empty at the paper's scale.
     """
     gaps = [] if frames == FRAMES else [f"frames {frames:,} ({FRAMES:,})"]
     wanted = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
     wanted |= {"observation": "pixels", "distractor": None}
+    values = config.as_dict()
     for name, value in wanted.items():
-        found = getattr(config, name)
-        if name not in SAFE and found != value:
-            gaps.append(f"{name} {found} ({value})")
+        own = values.get(name, value)  # not every agent has every setting
+        own = tuple(own) if isinstance(own, list) else own
+        if name not in SAFE and own != value:
+            gaps.append(f"{name} {own} ({value})")
     return gaps
 
 
 def scale_notes(study: Study, at: Mapping[str, int]) -> tuple[str, list[str]]:
-    """What must stand wherever measured and reported numbers are shown together.
+    """What a reader must know wherever measured and reported numbers are shown together.
 
     Args:
         study: The measured runs.
-        at: For each task, the frames that its scores are at.
+        at: The budget of each task.
 
     Returns:
-        Whether they are of one scale, in a sentence that is empty if nothing is reported, and
+        Whether they are at the same scale, in a sentence that is empty if nothing is reported, and
         notes: the source, and every setting in which the measured ones differ.
     """
     if not any(reported(task) for task in at):
@@ -121,5 +123,5 @@ def scale_notes(study: Study, at: Mapping[str, int]) -> tuple[str, list[str]]:
             scale = f"not at the paper's scale, which is in brackets: {gaps}"
         notes.append(f"Measured{who}: {scale}.")
     if list(by_gaps) == [""]:
-        return "Measured and reported scores are of one scale.", notes
+        return "Measured and reported scores are at the same scale.", notes
     return "Measured scores are NOT at the paper's scale: see the notes.", notes

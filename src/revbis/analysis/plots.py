@@ -1,6 +1,6 @@
-"""Figures of a study: learning curves, ablation, the coefficient, profiles.
+"""Figures of a study: learning curves, ablation, the coefficient.
 
-Methods differ in colour, line and marker, so that no figure needs the colours to be told apart.
+Methods differ in colour, line and marker, so that every figure can be read without colours.
 Every figure has its caption below it, and as its label (`figure.get_label()`).
 """
 
@@ -21,7 +21,6 @@ from revbis.analysis.panels import (
     COLUMNS,
     STYLE,
     draw_interval,
-    draw_line,
     draw_mean,
     looks_of,
     make_panels,
@@ -31,7 +30,6 @@ from revbis.analysis.panels import (
 from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group, Study
 
-_THRESHOLDS = np.linspace(0.0, 1.0, 101)
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 
 Shown = list[tuple[Group, list[curves.Curve]]]
@@ -40,13 +38,13 @@ Shown = list[tuple[Group, list[curves.Curve]]]
 def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     """Score over frames, a panel for each task: mean over seeds with one standard error.
 
-    A mean is drawn at frames that all seeds of a curve have, and nowhere else; beyond them, seeds
-    that have gone further are thin lines of their own.
+    A mean is drawn only at frames that all seeds of a curve have; seeds that have gone further
+    continue as thin lines.
 
     Args:
         study: The runs.
-        alpha: Of the moving average, `stats.ewma`; 1 for none. When not given, the paper's: 0.2,
-            and 0.5 on Meta-World.
+        alpha: Of the moving average, `stats.ewma`; 1 for none. By default the paper's: 0.2, and 0.5
+            on Meta-World.
 
     Raises:
         ValueError: If no run was evaluated, and for an alpha out of range.
@@ -62,7 +60,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     smoothing = " and ".join(f"{one:g}" for one in used)
     smoothing += " (Meta-World)" if len(used) > 1 else ""
     smoothed = "Not smoothed." if used == [1.0] else f"Smoothed by EWMA with α = {smoothing}."
-    caption = f"Evaluations with the mean action: {_mean_told(shown)} {smoothed}"
+    caption = f"Evaluations with the mean action: {_mean_text(shown)} {smoothed}"
     figure, panels = _curve_panels(study, shown, caption, alphas)
     for task, panel in panels.items():
         if curves.measure(task) == "success":
@@ -81,14 +79,14 @@ def coefficients(study: Study) -> Figure:
     Raises:
         ValueError: If no run has a coefficient.
     """
-    shown = _shown(study, curves.coefficient_curve)
+    shown = _shown(study, lambda run: curves.status_curve(run, "c"))
     if not shown:
         raise ValueError(
-            "there is nothing to draw: no run has a coefficient c; methods that learn one have "
+            "there is nothing to draw: no run reports a coefficient c; methods that learn one have "
             "-rev in their name and not -no-c"
         )
     caption = (
-        f"Coefficient c, the weight of the next-state distance: {_mean_told(shown)} Not smoothed. "
+        f"Coefficient c, the weight of the next-state distance: {_mean_text(shown)} Not smoothed. "
         "Dotted: 0.5, the start."
     )
     figure, panels = _curve_panels(study, shown, caption, {group.task: 1.0 for group, _ in shown})
@@ -101,40 +99,40 @@ def coefficients(study: Study) -> Figure:
 def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     """Best score within the budget: IQM over seeds with its 95% stratified bootstrap interval.
 
-    A panel for each task, and where tasks can be put together one of all, normalised.
+    A panel for each task and, where tasks can be pooled, one of all, normalised.
 
     Args:
         study: The runs.
-        budget: In frames; when not given, for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `compare.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If no run was evaluated within the budget.
     """
     at = compare.budgets(study, budget)
-    found = [
-        (group, result)
+    best = [
+        (group, scores)
         for group in study.groups
-        if (result := curves.result(group, "best", at[group.task])) is not None
+        if (scores := curves.group_scores(group, "best", at[group.task])) is not None
     ]
-    if not found:
+    if not best:
         raise ValueError("there is nothing to draw: no run was evaluated within the budget")
-    tasks = list(dict.fromkeys(group.task for group, _ in found))
+    tasks = list(dict.fromkeys(group.task for group, _ in best))
     overall, of_all = _overall(study, budget, seed) if len(tasks) > 1 else ({}, "")
-    caption = _ablation_caption(found, at, of_all)
-    labels = [label for label in study.labels if any(g.label == label for g, _ in found)]
+    caption = _ablation_caption(best, at, of_all)
+    labels = [label for label in study.labels if any(g.label == label for g, _ in best)]
     looks = looks_of(study)
     with mpl.rc_context(STYLE):
         height = 0.75 + 0.2 * len(labels)
         figure, panels = make_panels(len(tasks) + bool(overall), caption, [], height, share=True)
         of_task = dict(zip(tasks, panels, strict=False))
-        for group, result in found:
+        for group, scores in best:
             row, panel = labels.index(group.label), of_task[group.task]
-            ends = stats.interval(stats.iqm, {group.task: result.values}, seed=seed)
+            ends = stats.interval(stats.iqm, {group.task: scores.values}, seed=seed)
             draw_interval(panel, row, ends, looks[group.label])
-            panel.plot(result.values, [row] * len(result.values), "o", ms=2.2, color="0.2", mew=0)
-        for label, together in overall.items():
-            draw_interval(panels[-1], labels.index(label), together, looks[label])
+            panel.plot(scores.values, [row] * len(scores.values), "o", ms=2.2, color="0.2", mew=0)
+        for label, interval in overall.items():
+            draw_interval(panels[-1], labels.index(label), interval, looks[label])
         for task, panel in of_task.items():
             panel.set_title(compare.short_name(task))
             panel.set_xlabel("return")
@@ -148,54 +146,13 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     return figure
 
 
-def profiles(study: Study, seed: int = 0) -> Figure:
-    """Performance profiles: the share of runs above each normalised final score.
-
-    Args:
-        study: The runs.
-        seed: Of the bootstrap's generator.
-
-    Raises:
-        ValueError: If the methods have no finished task in common whose bounds are known.
-    """
-    shared = compare.together(study, "final")
-    runs = {label: sum(map(len, scores.values())) for label, scores in shared.scores.items()}
-    counts = sorted(set(runs.values()))
-    told = (
-        f"n = {counts[0]} runs of each method"
-        if len(counts) == 1
-        else "runs: " + ", ".join(f"{label} n = {n}" for label, n in runs.items())
-    )
-    parts = [
-        f"Share of runs whose normalised final score is above τ, each task counting the same "
-        f"({told}; tasks: {', '.join(map(compare.short_name, shared.tasks))}); shaded: pointwise "
-        f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples). Not smoothed.",
-        *(f"{n.rstrip('.')}." for n in [*compare.budget_notes(study, shared.at), *shared.notes]),
-    ]
-    looks = looks_of(study)
-    with mpl.rc_context(STYLE):
-        legend = [(label, looks[label]) for label in shared.scores]
-        figure, (panel,) = make_panels(1, " ".join(parts), legend, 2.6, width=5.0)
-        for label, scores in shared.scores.items():
-            value, low, high = stats.interval(
-                lambda one: stats.profile(one, _THRESHOLDS), scores, seed=seed
-            )
-            look = looks[label]
-            panel.fill_between(_THRESHOLDS, low, high, color=look.colour, alpha=0.15, lw=0)
-            draw_line(panel, _THRESHOLDS, value, look)
-        panel.set(xlim=(0, 1), ylim=(-0.02, 1.02))
-        panel.set_xlabel("τ, normalised score")
-        panel.set_ylabel("share of runs with score > τ")
-    return figure
-
-
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Writes a figure as PNG, SVG and PDF; the same figure gives the same bytes.
 
     Args:
         figure: The figure.
-        folder: Is made if it is not there.
-        name: Of the files, without an ending.
+        folder: Created if it does not exist.
+        name: Of the files, without a suffix.
 
     Returns:
         The files.
@@ -249,48 +206,47 @@ def _curve_panels(
 
 
 def _ablation_caption(
-    found: Sequence[tuple[Group, curves.Result]], at: Mapping[str, int], of_all: str
+    best: Sequence[tuple[Group, curves.GroupScores]], at: Mapping[str, int], of_all: str
 ) -> str:
-    seeds = [(group, list(result.seeds)) for group, result in found]
+    seeds = [(group, list(scores.seeds)) for group, scores in best]
     parts = [
-        f"Best evaluation within {_frames_told(at)} frames: interquartile mean over seeds "
+        f"Best evaluation within {_budget_text(at)} frames: interquartile mean over seeds "
         f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
         f"({stats.RESAMPLES:,} resamples). Not smoothed."
     ]
-    if any(len(result.seeds) == 1 for _, result in found):
+    if any(len(scores.seeds) == 1 for _, scores in best):
         parts.append("One seed has no interval.")
     parts += [of_all] if of_all else []
     parts += [
-        f"{compare.short_name(group.task)}, {group.label}: only {result.frames:,} frames."
-        for group, result in found
-        if result.frames != at[group.task]
+        f"{compare.short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
+        for group, scores in best
+        if scores.frames != at[group.task]
     ]
-    return " ".join(parts + _remarks([group for group, _ in found]))
+    return " ".join(parts + _remarks([group for group, _ in best]))
 
 
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
-    """The IQM over all tasks, and what the caption says of it."""
+    """The IQM over all tasks, and its part of the caption."""
     try:
-        shared = compare.together(study, "best", budget)
+        pool = compare.pooled(study, "best", budget)
     except ValueError:
         return {}, ""
     intervals: dict[str, Sequence[Any]] = {
-        label: stats.interval(stats.iqm, scores, seed=seed)
-        for label, scores in shared.scores.items()
+        label: stats.interval(stats.iqm, scores, seed=seed) for label, scores in pool.scores.items()
     }
-    notes = "; ".join(note.rstrip(".") for note in shared.notes)
+    notes = "; ".join(note.rstrip(".") for note in pool.notes)
     return intervals, f"All tasks, normalised: {notes}."
 
 
-def _mean_told(shown: Shown) -> str:
-    """What a mean curve is of, for a caption."""
+def _mean_text(shown: Shown) -> str:
+    """What a curve shows, for a caption."""
     if all(len(seeds) == 1 for _, seeds in shown):
         return "one seed (n = 1), so no standard error is known."
     return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
 
 
 def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
-    """n, and where it is another one."""
+    """n, and where it differs."""
     usual = max(len(seeds) for _, seeds in shown)
     others = [
         f"{len(seeds)} for {group.label} on {compare.short_name(group.task)}"
@@ -300,7 +256,7 @@ def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
     return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
 
 
-def _frames_told(at: Mapping[str, int]) -> str:
+def _budget_text(at: Mapping[str, int]) -> str:
     if len(set(at.values())) == 1:
         return f"{next(iter(at.values())):,}"
     return ", ".join(f"{value:,} ({compare.short_name(task)})" for task, value in at.items())

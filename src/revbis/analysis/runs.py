@@ -1,8 +1,8 @@
-"""A run's folder as the analysis sees it: what is odd is named, everything else is there."""
+"""A run's folder as the analysis reads it: invalid records are named, all others are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from revbis.analysis.files import (
     Record,
     explained,
     named,
+    number,
     read_lines,
     shortened,
 )
@@ -21,9 +22,11 @@ from revbis.training.failures import given_up
 
 Problem = Callable[[str], None]
 
-# Not part of what a method is: where and on what it ran, and how it was looked at.
+# Not part of a method: where and on what it ran, and how it was evaluated.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
 _LARGEST_RETURN = 1e100
+# Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
+_COMMON = frozenset(schema.Evaluation.__annotations__) - {"c"}
 T = TypeVar("T")
 
 
@@ -39,7 +42,7 @@ class Evaluation(NamedTuple):
         mean_return: Mean over its episodes.
         returns: Of each episode.
         success: Share of episodes with success at any step; None where the task has none.
-        c: The coefficient; None without one.
+        status: What the agent reported of itself, such as c; see `agent_status`.
     """
 
     frames: int
@@ -50,7 +53,7 @@ class Evaluation(NamedTuple):
     mean_return: float
     returns: tuple[float, ...]
     success: float | None
-    c: float | None
+    status: Mapping[str, float]
 
 
 class Alarm(NamedTuple):
@@ -105,7 +108,7 @@ class Run:
 
     @cached_property
     def training(self) -> list[Record]:
-        """The lines of train.jsonl that are whole."""
+        """The complete lines of train.jsonl."""
         lines = read_lines(self.folder / "train.jsonl", lambda problem: None)
         return [record for _, record in lines.records]
 
@@ -127,7 +130,7 @@ class Run:
 
 
 def read_run(folder: Path, problem: Problem) -> Run | None:
-    """Reads a run; what is odd in it is named, and a run that cannot be read is None."""
+    """Reads a run; invalid records are named, and a run that cannot be read is None."""
     try:
         config = Config.read(folder / "config.json")
     except (ValueError, OSError) as reason:
@@ -164,6 +167,16 @@ def due_frame(frames: int, config: Config) -> int:
     return next(due for due in possible if due >= earliest)
 
 
+def agent_status(line: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of an evaluation that not every agent has, by name.
+
+    They are in its `status`; in records from before there was one, they stand beside the others.
+    """
+    beside = {name: value for name, value in line.items() if name not in _COMMON}
+    values = {**beside, **line.get("status", {})}
+    return {name: known for name, value in values.items() if (known := number(value)) is not None}
+
+
 def read_failures(folder: Path, problem: Problem) -> Failures | None:
     """The failed attempts at a run; None without any."""
     try:
@@ -182,9 +195,9 @@ def read_failures(folder: Path, problem: Problem) -> Failures | None:
 
 def failure_text(failures: Failures) -> str:
     """How a run failed, in words."""
-    what = "given up" if failures.given_up else "failing"
+    what = "given up" if failures.given_up else "to be retried"
     often = "1 failure" if failures.total == 1 else f"{failures.total} failures"
-    return f"{what} after {often}, the last: {failures.reason}"
+    return f"{what} after {often}; last reason: {failures.reason}"
 
 
 def _finished(folder: Path, config: Config, problem: Problem) -> bool:
@@ -208,17 +221,18 @@ def _tell_standing(run: Run, problem: Problem) -> None:
 
 
 def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
-    found: dict[int, Evaluation] = {}
-    for line in _read_lines(folder / "eval.jsonl", schema.Evaluation, "evaluation", problem):
-        one = _evaluation(line, config)
+    evaluations: dict[int, Evaluation] = {}
+    lines = _read_lines(folder / "eval.jsonl", schema.Evaluation, "evaluation", problem)
+    for record, line in lines:
+        one = _evaluation(line, config, agent_status(record))
         if abs(one.mean_return) <= _LARGEST_RETURN:
-            found[one.frames] = one
+            evaluations[one.frames] = one
         else:
             problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
-    return [found[frames] for frames in sorted(found)]
+    return [evaluations[frames] for frames in sorted(evaluations)]
 
 
-def _evaluation(line: schema.Evaluation, config: Config) -> Evaluation:
+def _evaluation(line: schema.Evaluation, config: Config, status: Mapping[str, float]) -> Evaluation:
     seconds = line.get("seconds")
     known = [value for value in line.get("success_any") or () if value is not None]
     return Evaluation(
@@ -230,7 +244,7 @@ def _evaluation(line: schema.Evaluation, config: Config) -> Evaluation:
         mean_return=line["mean_return"],
         returns=tuple(v for v in line.get("returns", ()) if abs(v) <= _LARGEST_RETURN),
         success=sum(known) / len(known) if known else None,
-        c=line.get("c"),
+        status=status,
     )
 
 
@@ -238,21 +252,21 @@ def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
     lines = _read_lines(folder / "alarms.jsonl", schema.Alarm, "alarm", problem)
     return [
         Alarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for line in lines
+        for _, line in lines
     ]
 
 
-def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[T]:
-    """The lines of a file that are of a type; the others are named."""
-    kept: list[T] = []
+def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[tuple[Record, T]]:
+    """The valid lines of a file, raw and converted; the others are named."""
+    kept: list[tuple[Record, T]] = []
     odd: list[int] = []
-    for number, record in read_lines(path, problem).records:
+    for line, record in read_lines(path, problem).records:
         try:
-            kept.append(schema.convert(record, kind, what))
+            kept.append((record, schema.convert(record, kind, what)))
         except ValueError:
-            odd.append(number)
+            odd.append(line)
     if odd:
-        problem(f"{path}: {named(odd)} no {what}, passed over")
+        problem(f"{path}: {named(odd)} skipped: not a valid {what}")
     return kept
 
 

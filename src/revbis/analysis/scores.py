@@ -1,10 +1,10 @@
-"""Run folders read into one tidy table, loud about what does not belong together."""
+"""Run folders read into one tidy table; whatever is not comparable is named."""
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from revbis.analysis.runs import (
     read_run,
 )
 
-# Scores of different values of these are of different problems, whatever the method.
+# With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
 
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
         seconds: Time so far; None where it is not known.
         mean_return: Mean over the evaluation's episodes.
         success: Share of episodes with success at any step; None where the task has none.
-        c: The coefficient; None without one.
+        status: What the agent reported of itself by then, such as c.
     """
 
     method: str
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     seconds: float | None
     mean_return: float
     success: float | None
-    c: float | None
+    status: Mapping[str, float]
 
 
 class Failing(NamedTuple):
@@ -67,10 +67,10 @@ class Failing(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed alone, and so may be averaged.
+    """Runs that differ only in their seed, and may therefore be averaged.
 
     Attributes:
-        label: The method, and where it has several groups, the settings that tell them apart.
+        label: The method and, where it has several groups, the settings in which they differ.
         task: The task.
         runs: By seed.
     """
@@ -81,7 +81,7 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, rising."""
+        """The seeds, ascending."""
         return tuple(run.config.seed for run in self.runs)
 
 
@@ -116,8 +116,7 @@ class Study:
 
     def group(self, label: str, task: str) -> Group | None:
         """The group of a label on a task, if there is one."""
-        found = [g for g in self.groups if (g.label, g.task) == (label, task)]
-        return found[0] if found else None
+        return next((g for g in self.groups if (g.label, g.task) == (label, task)), None)
 
     def rows(self) -> list[Row]:
         """The tidy table: a row for each evaluation."""
@@ -129,20 +128,22 @@ class Study:
         ]
 
     def write_csv(self, path: Path) -> None:
-        """Writes the tidy table."""
+        """Writes the tidy table; every number that some agent reported has a column."""
+        rows = self.rows()
+        reported = dict.fromkeys(name for row in rows for name in row.status)
         with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
             writer = csv.writer(file)
-            writer.writerow(Row._fields)
-            writer.writerows(self.rows())
+            writer.writerow([*Row._fields[:-1], *reported])
+            writer.writerows([*row[:-1], *map(row.status.get, reported)] for row in rows)
 
 
 def read_study(paths: Iterable[Path]) -> Study:
     """Reads every run in or below the given folders.
 
-    What cannot be read is passed over and named in `problems`; everything else is still there.
+    What cannot be read is skipped and named in `problems`; everything else is kept.
 
     Raises:
-        ValueError: If there is no run at all, with what was found instead.
+        ValueError: If there is no run at all, with what is there instead.
     """
     problems: list[str] = []
     folders = _run_folders(paths, problems.append)
@@ -168,12 +169,12 @@ def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
         if not path.exists():
             problem(f"{path} does not exist")
         elif not path.is_dir():
-            problem(f"{path} is no run folder: give folders that revbis train or sweep made")
+            problem(f"{path} is not a run folder: pass folders that revbis train or sweep made")
         else:
-            found = sorted(run_folders(path, problem))
-            if not found:
-                problem(f"{path} has no run in it")
-            folders |= dict.fromkeys(folder.resolve() for folder in found)
+            below = sorted(run_folders(path, problem))
+            if not below:
+                problem(f"{path} contains no run")
+            folders |= dict.fromkeys(folder.resolve() for folder in below)
     return list(folders)
 
 
@@ -198,16 +199,16 @@ def _grouped(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         by_group[run.config.task, labels[run.config.method, run.settings]].append(run)
     return [
-        Group(label, task, tuple(sorted(found, key=lambda run: run.config.seed)))
-        for (task, label), found in sorted(by_group.items(), key=lambda item: item[0])
+        Group(label, task, tuple(sorted(members, key=lambda run: run.config.seed)))
+        for (task, label), members in sorted(by_group.items(), key=lambda item: item[0])
     ]
 
 
 def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     """A name for each method and its settings; only settings that differ are in it.
 
-    Settings that follow the task, as a preset's may, do not tell two groups apart: differences are
-    looked for among the runs of one method on one task.
+    Settings that depend on the task, as a preset's may, do not separate groups: only runs of one
+    method on one task are compared.
     """
     differing: dict[str, set[str]] = defaultdict(set)
     first: dict[tuple[str, str], dict[str, Any]] = {}
@@ -218,8 +219,8 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     labels = {}
     for run in runs:
         method, values = run.config.method, dict(run.settings)
-        told = [f"{name}={values[name]}" for name in sorted(differing[method])]
-        labels[method, run.settings] = f"{method} ({', '.join(told)})" if told else method
+        marks = [f"{name}={values[name]}" for name in sorted(differing[method])]
+        labels[method, run.settings] = f"{method} ({', '.join(marks)})" if marks else method
     return labels
 
 
@@ -240,7 +241,9 @@ def _comparability(groups: Sequence[Group]) -> list[str]:
     every = sorted({seed for group in groups for seed in group.seeds})
     for label in sorted({group.label for group in groups}):
         if "(" in label:
-            problems.append(f"{label} is kept apart: its settings differ from other runs'")
+            problems.append(
+                f"{label} is kept separate: its settings differ from those of other runs"
+            )
         for group in (group for group in groups if group.label == label):
             missing = [seed for seed in every if seed not in group.seeds]
             if missing:
@@ -276,5 +279,5 @@ def _row(group: Group, run: Run, one: Evaluation) -> Row:
         seconds=one.seconds,
         mean_return=one.mean_return,
         success=one.success,
-        c=one.c,
+        status=one.status,
     )

@@ -20,19 +20,19 @@ Scores = Mapping[str, Array]
 
 RESAMPLES = 10_000
 _ENDS = (0.025, 0.975)
-_MOST_PATTERNS = 2**16  # of signs that are all tried
+_MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
 # The manipulation suite's tasks; an episode has 250 steps there and 1000 in the others.
 _SHORT_EPISODES = ("lift_", "place_", "reach_", "reassemble_", "stack_")
 
 
 class Summary(NamedTuple):
-    """Mean and spread of some seeds.
+    """Mean and spread over seeds.
 
     Attributes:
-        mean: Their mean.
+        mean: Of their scores.
         deviation: Sample standard deviation (n − 1); NaN for one seed.
         error: Standard error of the mean; NaN for one seed.
-        n: How many they are.
+        n: Number of seeds.
     """
 
     mean: float
@@ -42,18 +42,18 @@ class Summary(NamedTuple):
 
 
 def summary(values: Array) -> Summary:
-    """Mean, standard deviation and standard error of the scores of some seeds, [n]."""
+    """Mean, standard deviation and standard error of scores over seeds, [n]."""
     values = _finite(values, "scores")
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return Summary(float(values.mean()), deviation, deviation / math.sqrt(len(values)), len(values))
 
 
 class Bounds(NamedTuple):
-    """The scores that count as 0 and as 1.
+    """The scores that are normalised to 0 and to 1.
 
     Attributes:
-        low: Counts as 0.
-        high: Counts as 1.
+        low: Normalised to 0.
+        high: Normalised to 1.
     """
 
     low: float
@@ -61,7 +61,7 @@ class Bounds(NamedTuple):
 
 
 def default_bounds(task: str) -> Bounds:
-    """The bounds that are known: a DeepMind Control step earns 0 to 1, a success rate is a share.
+    """Known bounds: a DeepMind Control step has a reward from 0 to 1, a success rate is a share.
 
     Raises:
         ValueError: For tasks of other kinds.
@@ -71,11 +71,11 @@ def default_bounds(task: str) -> Bounds:
         return Bounds(0.0, 1.0)
     if kind == "dmc":
         return Bounds(0.0, 250.0 if name.startswith(_SHORT_EPISODES) else 1000.0)
-    raise ValueError(f"no bounds are known for {task}: give the scores that count as 0 and as 1")
+    raise ValueError(f"no bounds are known for {task}: pass the scores to normalise to 0 and to 1")
 
 
 def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
-    """Scores on the scale of the given bounds.
+    """Scores normalised with the given bounds.
 
     Raises:
         ValueError: If a task has no bounds, or its high is not above its low.
@@ -113,7 +113,7 @@ def area(frames: NDArray[np.int64], scores: Array) -> Array:
     """Area under curves by the trapezoid rule over their range of frames: their mean height.
 
     Args:
-        frames: [F], rising.
+        frames: [F], ascending.
         scores: [..., F].
 
     Returns:
@@ -126,13 +126,13 @@ def area(frames: NDArray[np.int64], scores: Array) -> Array:
 
 
 def failed_share(finals: Array, reference: float, share: float = 0.5, low: float = 0.0) -> float:
-    """Share of seeds that failed: their final score is below a share of the way to a reference.
+    """Share of seeds that failed: their final score is below a fraction of a reference.
 
     Args:
         finals: Final scores, [n].
-        reference: What a seed should reach, such as the best seed's score.
-        share: How much of the way from `low` to `reference` is enough.
-        low: The score of having learned nothing.
+        reference: The score a seed should reach, such as that of the best seed.
+        share: The fraction of the way from `low` to `reference` that is enough.
+        low: The score without learning.
     """
     return float(np.mean(_finite(finals, "finals") < low + share * (reference - low)))
 
@@ -148,10 +148,10 @@ def median(scores: Scores) -> Array:
 
 
 def iqm(scores: Scores) -> Array:
-    """Interquartile mean: the lowest and the highest quarter of all runs do not count.
+    """Interquartile mean: the mean without the lowest and the highest quarter of all runs.
 
-    Runs are dropped whole, ⌊N/4⌋ at each end, as in a 25% trimmed mean. Where seeds are unequal,
-    each task's runs stand as often as makes all tasks equally large, and copies are dropped.
+    ⌊N/4⌋ runs are dropped at each end, as in a 25% trimmed mean. With unequal numbers of seeds, the
+    runs of each task are first repeated until all tasks are equally large.
     """
     arrays = list(_checked(scores).values())
     size = math.lcm(*(values.shape[-1] for values in arrays))
@@ -166,7 +166,7 @@ def iqm(scores: Scores) -> Array:
 
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
-    """How far runs stay below a goal, on average; what is above it does not make up for it."""
+    """Mean shortfall of runs from a goal; a score above the goal does not offset others."""
     return goal - mean({task: np.minimum(v, goal) for task, v in _checked(scores).items()})
 
 
@@ -178,7 +178,7 @@ def profile(scores: Scores, thresholds: Array) -> Array:
 
 
 def improvement(scores: Scores, other: Scores) -> Array:
-    """Probability that a run of one method beats a run of the other, ties half; mean over tasks.
+    """Probability that a run of one method beats one of the other, mean over tasks; ties are half.
 
     Raises:
         ValueError: If their tasks are not the same.
@@ -210,7 +210,7 @@ class Interval(NamedTuple):
 def interval(
     statistic: Callable[..., Array], *scores: Scores, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
-    """95% stratified percentile bootstrap: seeds are drawn again within each task and method.
+    """95% stratified percentile bootstrap: seeds are resampled within each task and method.
 
     The ends are pointwise where the statistic is an array.
 
@@ -218,7 +218,7 @@ def interval(
         statistic: Of one or more methods' scores, keeping leading axes: `iqm`, `improvement`, ...
         *scores: One for each method, task → [n].
         seed: Of the generator.
-        resamples: How many.
+        resamples: Number of resamples.
     """
     generator = np.random.default_rng(seed)
     drawn = [
@@ -233,16 +233,16 @@ def interval(
 
 
 class Paired(NamedTuple):
-    """One method against another, seed by seed.
+    """One method compared with another, seed by seed.
 
     Attributes:
         difference: Mean over tasks of the mean difference of their pairs.
         low: Lower end of its 95% bootstrap interval.
         high: Upper end.
-        p_value: Two-sided, of the sign-flip test: how often signs by chance alone give a
-            difference as large.
-        pairs: How many seeds both have.
-        unpaired: How many only one of them has; they are left out.
+        p_value: Two-sided, of the sign-flip test: how often random signs give a difference at
+            least as large.
+        pairs: Number of seeds that both have, over all tasks.
+        unpaired: Number of seeds that only one of them has; they are left out.
         exact: Whether all patterns of signs were tried.
     """
 
@@ -266,13 +266,13 @@ def paired(
     With N pairs no p-value is below 2 / 2^N: three seeds of one task cannot give less than 0.25.
 
     Args:
-        scores: One method's, task → seed → score, on one scale for all tasks.
-        other: The other's.
+        scores: Of one method, task → seed → score, on one scale for all tasks.
+        other: Of the other.
         seed: Of the generator.
         resamples: Of the bootstrap, and of the signs where not all patterns are tried.
 
     Raises:
-        ValueError: If no seed of a task is in both.
+        ValueError: If they have no seed of a task in common.
     """
     gaps: dict[str, Array] = {}
     unpaired = 0
@@ -309,7 +309,7 @@ def _task_means(scores: Scores) -> Array:
 
 
 def _checked(scores: Scores) -> dict[str, Array]:
-    """By task, in order, so that resamples do not depend on the order the tasks came in."""
+    """Sorted by task, so that resamples do not depend on the order of the tasks."""
     if not scores:
         raise ValueError("scores must have at least one task")
     return {task: _finite(scores[task], f"scores of {task}") for task in sorted(scores)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from revbis import checks
@@ -12,16 +13,18 @@ from revbis.analysis import compare, curves, paper, stats
 from revbis.analysis.layout import FIRST, SECOND, Cell, Column, Table
 from revbis.analysis.scores import Study
 
+_INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
+
 
 class Score(NamedTuple):
     """A method's score on a task.
 
     Attributes:
-        result: Its seeds and their values.
+        of: Its seeds and their values.
         cell: How a table shows it.
     """
 
-    result: curves.Result
+    of: curves.GroupScores
     cell: Cell
 
 
@@ -31,12 +34,13 @@ def score_table(
     """Mean ± standard deviation of each method on each task; best bold, second underlined.
 
     Measured numbers are ranked among themselves, and so are reported ones. A measured number is
-    ranked if all its seeds have got to the budget and the row's environments and presets are one.
+    ranked if all its seeds have reached the budget and the environments and presets of its row are
+    the same.
 
     Args:
         study: The runs.
         kind: The score at the budget, or the best evaluation within it.
-        budget: In frames; when not given, for each task as `budgets` says.
+        budget: In frames; by default for each task as `compare.budgets` says.
         reported: Show the paper's numbers beside the measured ones.
 
     Raises:
@@ -44,18 +48,18 @@ def score_table(
     """
     checks.choice(kind, ("final", "best"), "kind")
     at = compare.budgets(study, budget)
-    results = _results(study, kind, at)
-    if not results:
+    measured = _measured(study, kind, at)
+    if not measured:
         raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
     systems = [
         system
         for system in paper.SYSTEMS
         if reported and any(system in paper.reported(task) for task in at)
     ]
-    usual = max(len(found.values) for found in results.values())
+    usual = max(len(scores.values) for scores in measured.values())
     rows, records, notes = [], [], []
     for task in at:
-        of_task = {label: results.get((label, task)) for label in study.labels}
+        of_task = {label: measured.get((label, task)) for label in study.labels}
         numbers = paper.reported(task) if reported else {}
         shown = [numbers.get(system) for system in systems]
         row, remark = _row(study, task, at[task], of_task, usual, shown)
@@ -74,28 +78,30 @@ def score_table(
 
 
 def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
-    """Normalised final scores over all tasks that the methods share, with bootstrap intervals.
+    """Normalised scores over all tasks that the methods share, with bootstrap intervals.
 
     Args:
         study: The runs.
-        budget: In frames; when not given, for each task as `budgets` says.
+        budget: In frames; by default for each task as `compare.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If the methods have no task in common.
     """
-    shared = compare.together(study, "final", budget)
+    final, area = (compare.pooled(study, kind, budget) for kind in ("final", "area"))
     statistics = {
-        "IQM": stats.iqm,
-        "median": stats.median,
-        "mean": stats.mean,
-        "optimality gap": stats.optimality_gap,
+        "IQM": (final, stats.iqm),
+        "median": (final, stats.median),
+        "mean": (final, stats.mean),
+        "optimality gap": (final, stats.optimality_gap),
+        "IQM of area": (area, stats.iqm),
     }
     rows, records = [], []
-    for label, scores in shared.scores.items():
+    for label, scores in final.scores.items():
         cells = []
-        for name, statistic in statistics.items():
-            value, low, high = map(float, stats.interval(statistic, scores, seed=seed))
+        for name, (pooled, statistic) in statistics.items():
+            ends = stats.interval(statistic, pooled.scores[label], seed=seed)
+            value, low, high = map(float, ends)
             cells.append(Cell(f"{value:.3f} [{low:.3f}, {high:.3f}]"))
             runs = sum(map(len, scores.values()))
             records.append(
@@ -104,17 +110,66 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
             )
         rows.append((label, tuple(cells)))
     caption = (
-        f"Normalised final scores, tasks together: {len(shared.tasks)}; with 95% "
-        f"stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)."
+        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {_INTERVALS}. IQM: "
+        "interquartile mean over runs. Optimality gap: mean shortfall from 1, lower is better. "
+        "Area: mean height of the normalised learning curve."
     )
     columns = tuple(Column(name, "measured") for name in statistics)
-    notes = (*compare.budget_notes(study, shared.at), *shared.notes)
-    return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
+    return Table(caption, "method", columns, tuple(rows), _pool_notes(study, final), tuple(records))
+
+
+def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
+    """Methods in pairs: how often the one with the higher IQM wins, and by how much.
+
+    Args:
+        study: The runs.
+        budget: In frames; by default for each task as `compare.budgets` says.
+        seed: Of the generator of bootstrap and test.
+
+    Raises:
+        ValueError: If the methods have no task in common.
+    """
+    pool = compare.pooled(study, "final", budget)
+    order = sorted(pool.scores, key=lambda label: -float(stats.iqm(pool.scores[label])))
+    rows, records = [], []
+    for first, second in combinations(order, 2):
+        scores = pool.scores[first], pool.scores[second]
+        chance, low, high = map(float, stats.interval(stats.improvement, *scores, seed=seed))
+        cells = [Cell(f"{chance:.2f} [{low:.2f}, {high:.2f}]")]
+        record = {"method": first, "other": second, "improvement": chance}
+        record |= {"improvement_low": low, "improvement_high": high}
+        try:
+            gap = stats.paired(pool.by_seed(first), pool.by_seed(second), seed=seed)
+        except ValueError:  # no seed in common
+            cells += [Cell("–")] * 3
+        else:
+            ends = f"[{gap.low:+.3f}, {gap.high:+.3f}]"
+            texts = (f"{gap.difference:+.3f} {ends}", f"{gap.p_value:.2g}", str(gap.pairs))
+            cells += map(Cell, texts)
+            record |= gap._asdict()
+        rows.append((f"{first} vs {second}", tuple(cells)))
+        records.append(record)
+    caption = (
+        "Pairs of methods. Improvement: probability that a run of the first method scores higher "
+        "than one of the second on the same task, ties count half. Difference: mean difference of "
+        f"normalised final scores over tasks and seeds that both have. Both with {_INTERVALS}. "
+        "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
+        "number of comparisons."
+    )
+    columns = tuple(Column(name, "measured") for name in ("improvement", "difference", "p", "N"))
+    return Table(caption, "methods", columns, tuple(rows), _pool_notes(study, pool), tuple(records))
+
+
+def _pool_notes(study: Study, pool: compare.Pooled) -> tuple[str, ...]:
+    notes = [*compare.budget_notes(study, pool.at), *(f"{n.rstrip('.')}." for n in pool.notes)]
+    if any(len(seeds) == 1 for tasks in pool.seeds.values() for seeds in tasks.values()):
+        notes.append("A task with one seed adds no width to an interval.")
+    return tuple(notes)
 
 
 def _caption(kind: str, usual: int, reported: bool) -> str:
     what = "Final score" if kind == "final" else "Best evaluation within the budget"
-    among = "the measured and, apart from them, of the reported columns" if reported else "methods"
+    among = "the measured and, separately, the reported columns" if reported else "methods"
     of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
     of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
     return f"{what}: {of} unless a cell says otherwise. Bold: best, underlined: second of {among}."
@@ -123,7 +178,7 @@ def _caption(kind: str, usual: int, reported: bool) -> str:
 def measured_scores(
     study: Study, *, kind: Literal["final", "best"], at: Mapping[str, int]
 ) -> dict[tuple[str, str], Score]:
-    """What `score_table` shows of each method on each task, for those who show it otherwise.
+    """The measured cells of `score_table` with their seeds, for other layouts.
 
     Args:
         study: The runs.
@@ -133,26 +188,25 @@ def measured_scores(
     Returns:
         By method and task; groups without a score are not in it.
     """
-    results = _results(study, kind, at)
-    usual = max((len(found.values) for found in results.values()), default=0)
+    measured = _measured(study, kind, at)
+    usual = max((len(scores.values) for scores in measured.values()), default=0)
     shown = {}
     for task in at:
-        of_task = {label: results.get((label, task)) for label in study.labels}
+        of_task = {label: measured.get((label, task)) for label in study.labels}
         (_, cells), _ = _row(study, task, at[task], of_task, usual, [])
-        for (label, result), cell in zip(of_task.items(), cells, strict=True):
-            if result is not None:
-                shown[label, task] = Score(result, cell)
+        for (label, scores), cell in zip(of_task.items(), cells, strict=True):
+            if scores is not None:
+                shown[label, task] = Score(scores, cell)
     return shown
 
 
-def _results(
+def _measured(
     study: Study, kind: Literal["final", "best"], at: Mapping[str, int]
-) -> dict[tuple[str, str], curves.Result]:
+) -> dict[tuple[str, str], curves.GroupScores]:
     return {
-        (group.label, task): found
-        for task in at
-        for group in compare.groups_of(study, task)
-        if (found := curves.result(group, kind, at[task])) is not None
+        (group.label, group.task): scores
+        for group in study.groups
+        if (scores := curves.group_scores(group, kind, at[group.task])) is not None
     }
 
 
@@ -160,42 +214,44 @@ def _row(
     study: Study,
     task: str,
     budget: int,
-    found: Mapping[str, curves.Result | None],
+    measured: Mapping[str, curves.GroupScores | None],
     usual: int,
     numbers: Sequence[paper.Reported | None],
 ) -> tuple[tuple[str, tuple[Cell, ...]], str]:
-    """A task's row, and why it is not ranked if it is not."""
+    """The row of a task, and the reason if it is not ranked."""
     percent = 100.0 if curves.measure(task) == "success" else 1.0
     summaries = {
-        label: stats.summary(result.values * percent) for label, result in found.items() if result
+        label: stats.summary(scores.values * percent)
+        for label, scores in measured.items()
+        if scores
     }
     means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
     digits = _digits(means)
     differing = compare.mixed(compare.groups_of(study, task))
-    measured = []
-    for label, result in found.items():
+    cells = []
+    for label, scores in measured.items():
         group = study.group(label, task)
-        if result is None or group is None:
-            measured.append(Cell("–"))
+        if scores is None or group is None:
+            cells.append(Cell("–"))
             continue
         mean, deviation, _, n = summaries[label]
         spread = "" if math.isnan(deviation) else f" ± {deviation:.{digits}f}"
-        remarks = [compare.seed_count(group, result)] if n != usual or n < len(group.seeds) else []
-        remarks += [f"at {result.frames:,} frames"] if result.frames != budget else []
-        ranked = not (result.short or differing)
+        remarks = [compare.seed_count(group, scores)] if n != usual or n < len(group.seeds) else []
+        remarks += [f"at {scores.frames:,} frames"] if scores.frames != budget else []
+        ranked = not (scores.short or differing)
         text = f"{mean:.{digits}f}{spread}"
-        measured.append(Cell(text, ", ".join(remarks), mean if ranked else None))
+        cells.append(Cell(text, ", ".join(remarks), mean if ranked else None))
     reported = [
         Cell(f"{one.mean:.{digits}f} ± {one.spread:.{digits}f}", "", one.mean) if one else Cell("–")
         for one in numbers
     ]
-    frames = {result.frames for result in found.values() if result and not result.short}
+    frames = {scores.frames for scores in measured.values() if scores and not scores.short}
     if len(frames) > 1:
         differing = differing or "not comparable, evaluations are at different frames"
-        measured = [replace(cell, mean=None) for cell in measured]
+        cells = [replace(cell, mean=None) for cell in cells]
     name = compare.short_name(task) + (" (success, %)" if percent == 100.0 else "")
     remark = f"{compare.short_name(task)}: {differing}; not ranked" if differing else ""
-    return (name, (*_ranked(measured), *_ranked(reported))), remark
+    return (name, (*_ranked(cells), *_ranked(reported))), remark
 
 
 def _ranked(cells: Sequence[Cell]) -> list[Cell]:
@@ -213,7 +269,7 @@ def _ranked(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _digits(means: Sequence[float]) -> int:
-    """Digits behind the point: none for returns in the hundreds, as in the paper."""
+    """Decimals: none for returns in the hundreds, as in the paper."""
     largest = max(map(abs, means), default=0.0)
     return 0 if largest >= 100 else 1 if largest >= 10 else 2
 
@@ -223,17 +279,17 @@ def _records(
     task: str,
     kind: str,
     budget: int,
-    found: Mapping[str, curves.Result | None],
+    measured: Mapping[str, curves.GroupScores | None],
     numbers: Mapping[str, paper.Reported],
 ) -> list[dict[str, Any]]:
-    """The numbers of a row: measured ones with all their spreads, reported ones with their own."""
+    """The numbers of a row: measured ones with every spread, reported ones with the paper's."""
     records: list[dict[str, Any]] = []
-    for label, result in found.items():
+    for label, scores in measured.items():
         group = study.group(label, task)
-        if result is None or group is None:
+        if scores is None or group is None:
             continue
-        mean, deviation, error, n = stats.summary(result.values)
-        height = curves.result(group, "area", budget)
+        mean, deviation, error, n = stats.summary(scores.values)
+        area = curves.group_scores(group, "area", budget)
         records.append(
             {
                 "task": task,
@@ -246,11 +302,11 @@ def _records(
                 "standard_error": error,
                 "reported_spread": None,
                 "n": n,
-                "seeds": " ".join(map(str, result.seeds)),
-                "seeds_short_of_budget": " ".join(map(str, result.short)),
-                "failed_share": _failed(task, result.values),
-                "mean_height": None if height is None else float(height.values.mean()),
-                "frames": result.frames,
+                "seeds": " ".join(map(str, scores.seeds)),
+                "seeds_short_of_budget": " ".join(map(str, scores.short)),
+                "failed_share": _failed(task, scores.values),
+                "mean_height": None if area is None else float(area.values.mean()),
+                "frames": scores.frames,
                 "budget": budget,
                 "preset": " ".join(sorted({run.config.preset for run in group.runs})),
             }
@@ -264,7 +320,7 @@ def _records(
 
 
 def _failed(task: str, values: stats.Array) -> float | None:
-    """Share of seeds below half of the best one's score, where it is known what 0 is."""
+    """Share of seeds below half of the best one, where bounds are known."""
     try:
         low = stats.default_bounds(task).low
     except ValueError:
@@ -273,15 +329,15 @@ def _failed(task: str, values: stats.Array) -> float | None:
 
 
 def _looks(study: Study) -> list[str]:
-    """Where the best of more, or of noisier, evaluations would win by chance."""
+    """Where best scores are of more, or of noisier, evaluations than others."""
     notes = []
     for task in study.tasks:
         runs = [run for group in compare.groups_of(study, task) for run in group.runs]
         for name in ("eval_every", "eval_episodes"):
             values = sorted({getattr(run.config, name) for run in runs})
             if len(values) > 1:
-                told = " and ".join(map(str, values))
+                shown = " and ".join(map(str, values))
                 notes.append(
-                    f"{compare.short_name(task)}: {name} is {told}, which biases a best score."
+                    f"{compare.short_name(task)}: {name} is {shown}, which biases a best score."
                 )
     return notes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("revbis")
 _PAUSE_SECONDS = 3.0
-_SHARE = 4  # watching rests this many times as long as it works
+_SHARE = 4  # watching pauses this many times as long as it works
 _WARNINGS = 20
 _FILES = ("config.json", "run.json", "result.json", "failures.json") + (
     *("eval.jsonl", "train.jsonl", "alarms.jsonl"),
@@ -31,21 +31,18 @@ def command(
     watch: bool = False,
     videos: bool = False,
 ) -> None:
-    """Writes one HTML page about runs: scores, curves, losses, ablations, timing, settings.
+    """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
 
-    The page opens from disk and needs no network. For one run it has a video and a picture of
-    nearest states too; what cannot be made or read is left out with a warning.
+    The page opens from disk and needs no network. For a single run it also has a video and a
+    picture of nearest states; what cannot be made or read is left out with a warning.
 
     Args:
         runs: Folders of runs, or folders above them.
-        out: Folder of the page; for one run `page` in its folder, otherwise `report`.
-        watch: Write the page again while runs go on, until Ctrl-C; an open page reloads itself.
-        videos: A video and nearest states of the best seed of each task and method; one run has
-            them anyway, unless it is watched.
+        out: Folder of the page; for a single run `page` in its folder, otherwise `report`.
+        watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
+        videos: Add a video and nearest states of the best seed of each task and method; the page of
+            a single run has them by default, unless it is watched.
     """
-    from revbis.system import runtime
-
-    runtime.prepare()
     alone = len(runs) == 1 and (runs[0] / "config.json").exists()
     folder = out or (runs[0] / "page" if alone else Path("report"))
     writer = _Writer(runs, folder, videos, watch)
@@ -59,7 +56,7 @@ def command(
 
 
 class _Writer:
-    """Writes the page, as often as it is asked to; each warning is said once."""
+    """Writes the page any number of times, and each warning once."""
 
     def __init__(self, runs: Sequence[Path], folder: Path, videos: bool, watch: bool) -> None:
         from revbis.analysis.report import Trainings
@@ -68,7 +65,7 @@ class _Writer:
         self.runs, self.folder = runs, folder
         self.videos, self.watch, self.refresh = videos, watch, watch
         self._trainings, self._media = Trainings(), MediaMaker(folder)
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def write(self) -> Path:
         from revbis.analysis.report import write_report
@@ -82,42 +79,42 @@ class _Writer:
         )
 
     def finish(self) -> None:
-        """Writes the page a last time: it no longer reloads itself."""
+        """Writes the page for the last time: it no longer reloads itself."""
         self.refresh = False
         if (self.folder / "index.html").exists():
             print(f"\nopen {self.write()}")
 
     def _show(self, study: Study) -> dict[Path, Media]:
-        """Videos and pictures: always of a run alone, else when asked for."""
+        """Videos and pictures: of a single run by default, of several on request."""
         from revbis.analysis.report.media import best_run
 
         if not self.videos and (self.watch or len(study.runs) > 1):
             return {}
         chosen = [best_run(group) for group in study.groups]
-        found = {}
+        media = {}
         with step_bar(2 * len(chosen)) as advance:
             for run in chosen:
                 text = f"video and neighbours: {run.config.task}, {run.config.method}"
                 advance(text)
-                found[run.folder] = self._media.of(run)
+                media[run.folder] = self._media.of(run)
                 advance(text)
-        return found
+        return media
 
     def _warn(self, problems: Sequence[str]) -> None:
-        new = [problem for problem in problems if problem not in self._said]
-        if self.watch:  # that runs go on is why they are watched
+        new = [problem for problem in problems if problem not in self._warned]
+        if self.watch:  # unfinished runs are the reason to watch
             new = [problem for problem in new if " is not finished: " not in problem]
         for problem in new[:_WARNINGS]:
             _LOG.warning("%s", problem)
         if len(new) > _WARNINGS:
-            _LOG.warning("and %d more, all of them on the page", len(new) - _WARNINGS)
-        self._said.update(new)
+            _LOG.warning("and %d more: the page lists all of them", len(new) - _WARNINGS)
+        self._warned.update(new)
 
 
 def _watch(writer: _Writer) -> None:
-    """Writes the page whenever a record has changed, and waits where there is none yet."""
+    """Writes the page whenever a record has changed; waits for the first one."""
     before: dict[Path, tuple[int, int]] | None = None
-    said = ""
+    printed = ""
     while True:
         began, now = time.monotonic(), _stamps(writer.runs)
         if now != before:
@@ -126,9 +123,9 @@ def _watch(writer: _Writer) -> None:
                 text = f"open {writer.write()}"
             except (ValueError, OSError) as problem:
                 text = f"waiting: {problem}"
-            if text != said:
+            if text != printed:
                 print(text, flush=True)
-                said = text
+                printed = text
         time.sleep(max(_PAUSE_SECONDS, _SHARE * (time.monotonic() - began)))
 
 
@@ -136,12 +133,12 @@ def _stamps(runs: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """When each record of the runs was written, and how long it is."""
     from revbis.analysis.files import run_folders
 
-    found = {}
+    stamps = {}
     for folder in {path for run in runs for path in run_folders(run)}:
         for path in (folder / name for name in _FILES):
             try:
                 stat = path.stat()
             except OSError:
                 continue
-            found[path] = (stat.st_mtime_ns, stat.st_size)
-    return found
+            stamps[path] = (stat.st_mtime_ns, stat.st_size)
+    return stamps

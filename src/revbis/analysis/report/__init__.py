@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from revbis import __version__
-from revbis.analysis import compare
+from revbis.analysis import compare, curves
 from revbis.analysis.report import sections, settings
-from revbis.analysis.report.data import embedded, page_data
-from revbis.analysis.report.markup import Html, element, join, text
+from revbis.analysis.report.data import page_data
 from revbis.analysis.report.sections import Media
 from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
 from revbis.analysis.scores import Study
 from revbis.system.files import write_whole
 
-_SCRIPTS = ("series.js", "marks.js", "charts.js", "drawings.js", "page.js")
 _REFRESH_SECONDS = 10
 
 
@@ -48,43 +49,74 @@ def write_report(
         OSError: If it cannot be written; an earlier page is then untouched.
     """
     path = folder / "index.html"
-    page = _page(study, media or {}, trainings or Trainings(), refresh)
+    values = _values(study, media or {}, trainings or Trainings())
+    refresh_seconds = _REFRESH_SECONDS if refresh else None
+    page = _templates().get_template("page.html").render(values, refresh=refresh_seconds)
     write_whole(path, page.encode(errors="replace"))  # half a surrogate pair is no text
     return path
 
 
-def _page(study: Study, media: Mapping[Path, Media], trainings: Trainings, refresh: bool) -> str:
+def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
+    """What the templates lay out."""
     root, at = _root(study), compare.budgets(study)
     odd = [text for run in study.runs for text in trainings.of(run).odd]
     episodes, skipped = sections.episodes(study, media)
-    # The script reloads the page, as it keeps what was chosen; a browser without scripts does too.
-    meta = f'<noscript><meta http-equiv="refresh" content="{_REFRESH_SECONDS}"></noscript>'
-    made = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
-    parts = {
-        "title": text(sections.title(study)),
-        "refresh": Html(f' data-refresh="{_REFRESH_SECONDS}"' if refresh else ""),
-        "reload": Html(meta if refresh else ""),
-        "style": Html(_file("vendor/uPlot.min.css") + _file("page.css")),
-        "headline": sections.headline(study),
-        "messages": join(
-            [
-                sections.failing(study, root),
-                sections.messages(study, root, [*odd, *skipped]),
-                sections.alarms(study),
-            ]
-        ),
+    phases, timing = sections.timing(study, trainings)
+    pool, not_pooled = _pooled(study)
+    common, differing, differences = settings.settings(study)
+    return {
+        "study": study,
+        "tasks": study.tasks,
+        "labels": study.labels,
+        "title": sections.title(study),
+        "tiles": sections.tiles(study),
+        "failing": sections.failing(study, root),
+        "messages": sections.messages(study, root, [*odd, *skipped]),
+        "alarms": sections.alarms(study),
         "summary": summary(study, at),
-        "timing": sections.timing(study, trainings),
+        "has_success": any(curves.measure(task) == "success" for task in study.tasks),
+        "budget_notes": compare.budget_notes(study, at),
+        "pool": pool,
+        "not_pooled": not_pooled,
+        "statistics": sections.statistics(study) if pool else [],
+        "metrics": {n.rpartition("/")[2] for run in study.runs for n in trainings.of(run).values},
+        "phases": phases,
+        "timing": timing,
         "episodes": episodes,
-        "settings": join([settings.settings(study), settings.commands(study)]),
+        "common": common,
+        "differing": differing,
+        "differences": differences,
+        "commands": settings.commands(study),
         "versions": settings.versions(study),
-        "footer": element("p", f"revbis {__version__} · made {made} · runs in {root}"),
-        "data": Html(embedded(page_data(study, trainings, at))),
-        "licence": Html(_file("vendor/LICENSE")),
-        "charts": Html(_file("vendor/uPlot.iife.min.js")),
-        "script": Html("\n".join(map(_file, _SCRIPTS))),
+        "about": f"revbis {__version__} · made {datetime.now():%Y-%m-%d %H:%M:%S} · runs in {root}",
+        "data": page_data(study, trainings, at, pool),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
+
+
+def _pooled(study: Study) -> tuple[compare.Pooled | None, str]:
+    """Scores pooled over tasks, or why there are none; one run alone has no statistics."""
+    if len(study.runs) == 1:
+        return None, ""
+    try:
+        return compare.pooled(study, "final"), ""
+    except ValueError as problem:
+        return None, str(problem)
+
+
+@cache
+def _templates() -> Environment:
+    """Every value is escaped but for the files of this package, which templates call safe."""
+    templates = Environment(
+        loader=PackageLoader(__name__, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.globals |= {"file": _file, "counted": sections.counted}
+    templates.filters["duration"] = sections.duration
+    return templates
 
 
 def _file(name: str) -> str:
@@ -92,7 +124,7 @@ def _file(name: str) -> str:
 
 
 def _root(study: Study) -> Path:
-    """The folder that all runs are in, so that it need not be said again and again."""
+    """The folder that all runs are in, which messages then leave out."""
     return Path(os.path.commonpath([run.folder.parent for run in study.runs]))
 
 

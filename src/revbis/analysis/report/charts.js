@@ -1,29 +1,27 @@
 // Line charts with bands, hover and nearest-curve highlight, by uPlot.
 
-const AXIS = { frames: "frames", updates: "updates", hours: "hours" };
-const NAMES = { return: "mean return", success: "success", c: "c" };
+const AXIS = { frames: "frames", updates: "updates", hours: "hours", score: "normalised score τ" };
+const NAMES = new Map([["return", "mean return"], ["share", "share of runs above τ"]]);
 const ROWS = 12; // of a tooltip
 const NARROW = 740; // pixels of a page that is a phone's
 
-/** Paths of a standard error either way, behind the lines. */
+/** Bands, behind the lines. */
 function drawBands(u, curves) {
   curves.forEach((curve, i) => {
-    if (!curve.error || curve.error.some((error) => error === null)) return;
+    const band = bandOf(curve);
+    if (!band) return;
     const { ctx } = u;
-    const at = (j, sign) => [
-      u.valToPos(curve.x[j], "x", true),
-      u.valToPos(curve.y[j] + sign * curve.error[j], "y", true),
-    ];
+    const at = (j, edge) => [u.valToPos(curve.x[j], "x", true), u.valToPos(edge[j], "y", true)];
     ctx.globalAlpha = 0.16 * (u.series[i + 1].alpha ?? 1);
     ctx.fillStyle = colour(curve.label);
     ctx.beginPath();
-    for (let j = 0; j < curve.x.length; j++) ctx.lineTo(...at(j, 1));
-    for (let j = curve.x.length - 1; j >= 0; j--) ctx.lineTo(...at(j, -1));
+    for (let j = 0; j < curve.x.length; j++) ctx.lineTo(...at(j, band.high));
+    for (let j = curve.x.length - 1; j >= 0; j--) ctx.lineTo(...at(j, band.low));
     ctx.fill();
   });
 }
 
-/** What only a page about one run has room for: training episodes, and each evaluated one. */
+/** Training episodes and each evaluated one: only a page about one run has room for them. */
 function drawDetail(u, detail) {
   const { ctx } = u;
   const ratio = devicePixelRatio;
@@ -53,7 +51,7 @@ function behind(u, curves, detail) {
   u.ctx.restore();
 }
 
-/** The index of a curve's own point nearest to the cursor; null beyond its ends. */
+/** The index of the point of a curve that is nearest to the cursor; null beyond its ends. */
 function nearest(u, series, index, x) {
   if (series === 0) return index;
   const xs = u.data[0];
@@ -72,10 +70,10 @@ function nearest(u, series, index, x) {
   return isEnd && Math.abs(xs[best] - x) > slack ? null : best;
 }
 
-/** Puts a tooltip beside the cursor, wherever that is, and all of it on the screen. */
+/** Puts a tooltip beside the cursor, and all of it on the screen. */
 function placeTip(box, plot, left, top) {
   const within = (wanted, size, room) => Math.max(4, Math.min(wanted, room - size - 4));
-  box.style.left = box.style.top = "0px"; // its own size, whatever it was pressed into before
+  box.style.left = box.style.top = "0px"; // so that its size does not depend on its last place
   const { offsetWidth: width, offsetHeight: height } = box;
   const beside = left > plot.width / 2 ? left - width - 14 : left + 14;
   const x = within(plot.left + beside, width, document.documentElement.clientWidth);
@@ -120,8 +118,10 @@ function tooltip(curves, xName, metric) {
 }
 
 function heights(curves, detail) {
-  const values = curves.flatMap(({ y, error }) =>
-    error ? y.flatMap((value, i) => [value - (error[i] ?? 0), value + (error[i] ?? 0)]) : y);
+  const values = curves.flatMap((curve) => {
+    const band = bandOf(curve);
+    return band ? [...band.low, ...band.high] : curve.y;
+  });
   if (detail) values.push(...detail.dots.map(([, y]) => y), ...detail.line.map(([, y]) => y));
   return rangeOf(values);
 }
@@ -129,20 +129,20 @@ function heights(curves, detail) {
 /** The x range: from 0, unless a part was chosen. */
 const fromZero = (u, low, high) => (low === u.data[0][0] ? [0, high || 1] : [low, high]);
 
-/** Notes what part of the x axis is shown: null for all of it. */
-function noteZoom(u, key, zoom) {
+/** Keeps which part of the x axis is shown: null for all of it. */
+function keepZoom(u, key, zoom) {
   const [xs, { min, max }] = [u.data[0], u.scales.x];
   if (key === "x") zoom.range = min <= xs[0] && max >= xs.at(-1) ? null : [min, max];
 }
 
-/** Draws curves into an element: {label, name, x, y, error?, thin?} each. */
+/** Draws curves into an element: each {label, name, x, y, error? or low and high?, thin?}. */
 function lineChart(plot, curves, xName, metric, zoom, detail = null) {
   const ink = cssValue("--soft");
   const rules = { stroke: cssValue("--grid"), width: 1 };
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: ink, grid: rules, ticks: { ...rules, size: 4 }, font, labelFont: font,
     labelSize: 18 };
-  const yRange = ["success", "c"].includes(metric) ? [-0.02, 1.02] : heights(curves, detail);
+  const yRange = isShare(metric) || metric === "c" ? [-0.02, 1.02] : heights(curves, detail);
   const tip = tooltip(curves, xName, metric);
   const percent = (values) => values.map((value) => `${Math.round(100 * value)}%`);
   const before = zoom.range;
@@ -157,8 +157,8 @@ function lineChart(plot, curves, xName, metric, zoom, detail = null) {
     axes: [
       { ...axis, label: AXIS[xName], size: 32, space: 64,
         values: (u, splits) => splits.map(short) },
-      { ...axis, label: NAMES[metric] ?? words(metric), size: 48, space: 36,
-        values: (u, splits) => (metric === "success" ? percent(splits) : splits.map(short)) },
+      { ...axis, label: NAMES.get(metric) ?? words(metric), size: 48, space: 36,
+        values: (u, splits) => (isShare(metric) ? percent(splits) : splits.map(short)) },
     ],
     series: [{}, ...curves.map((curve) => ({
       label: curve.name,
@@ -170,7 +170,7 @@ function lineChart(plot, curves, xName, metric, zoom, detail = null) {
     }))],
     hooks: {
       init: [tip.init],
-      setScale: [(u, key) => noteZoom(u, key, zoom)],
+      setScale: [(u, key) => keepZoom(u, key, zoom)],
       setSeries: [tip.setSeries],
       setCursor: [tip.setCursor],
       drawAxes: [(u) => behind(u, curves, detail)],

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from revbis.analysis import curves
+import numpy as np
+
+from revbis.analysis import curves, stats
+from revbis.analysis.compare import Pooled
 from revbis.analysis.report.training import Training, Trainings, hours, rounded
 from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group, Study
 
-State = Literal["finished", "unfinished", "stalled", "failed"]
+RunState = Literal["finished", "unfinished", "stalled", "failed"]
 _NUMBERS = 300_000  # of training in the whole page: about 2 MB
 _FEWEST = 30  # points of a curve
 _OF_ONE = ("episode_return",)  # what only a page about one run has room for
+_THRESHOLDS = np.linspace(0.0, 1.0, 101)
+_RESAMPLES = 2_000  # for a band that is a few pixels wide
 
 
-def page_data(study: Study, trainings: Trainings, at: Mapping[str, int]) -> dict[str, Any]:
+def page_data(
+    study: Study, trainings: Trainings, at: Mapping[str, int], pool: Pooled | None
+) -> dict[str, Any]:
     """Everything that is drawn, with labels and tasks by index.
 
     Args:
         study: The runs.
         trainings: Reads their training.
         at: The budget of each task.
+        pool: Normalised scores of all methods, where there are any.
     """
     alone = len(study.runs) == 1
-    found = {run.folder: trainings.of(run) for run in study.runs}
-    numbers = sum(len(one.frames) * (3 + len(one.values)) for one in found.values())
+    read = {run.folder: trainings.of(run) for run in study.runs}
+    numbers = sum(len(one.frames) * (3 + len(one.values)) for one in read.values())
     every = max(1, -(-numbers // _NUMBERS))
     return {
         "labels": study.labels,
@@ -39,21 +46,16 @@ def page_data(study: Study, trainings: Trainings, at: Mapping[str, int]) -> dict
                 "task": study.tasks.index(group.task),
                 "method": group.runs[0].config.method,
                 "best": _bests(group, at[group.task]),
-                "runs": [_run(run, found[run.folder], alone, every) for run in group.runs],
+                "runs": [_run(run, read[run.folder], alone, every) for run in group.runs],
             }
             for group in study.groups
         ],
+        "profiles": [] if pool is None else _profiles(study, pool),
     }
 
 
-def embedded(values: Any) -> str:
-    """JSON that may stand inside a script element, whatever its strings hold."""
-    text = json.dumps(values, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def state(run: Run) -> State:
-    """How a run stands; one that met a loss that is not finite, or was given up, has failed."""
+def run_state(run: Run) -> RunState:
+    """How a run stands; one with a loss that is not finite, or that was given up, has failed."""
     kinds = {alarm.name for alarm in run.alarms}
     given_up = run.failures is not None and run.failures.given_up and not run.finished
     if "non_finite" in kinds or given_up:
@@ -63,36 +65,53 @@ def state(run: Run) -> State:
     return "stalled" if "stalled" in kinds else "finished"
 
 
+def _profiles(study: Study, pool: Pooled) -> list[dict[str, Any]]:
+    """Performance profiles with their pointwise bootstrap intervals."""
+    profiles = []
+    for label, scores in pool.scores.items():
+        ends = stats.interval(
+            lambda one: stats.profile(one, _THRESHOLDS), scores, resamples=_RESAMPLES
+        )
+        value, low, high = ([rounded(share) for share in each.tolist()] for each in ends)
+        x = [rounded(threshold) for threshold in _THRESHOLDS]
+        place = study.labels.index(label)
+        profiles.append({"label": place, "x": x, "y": value, "low": low, "high": high})
+    return profiles
+
+
 def _bests(group: Group, budget: int) -> dict[str, list[float | None]]:
     """The seeds' best scores within the budget, in each measure."""
-    found = {}
+    bests = {}
     for of in get_args(curves.Measure):
-        result = curves.result(group, "best", budget, of)
-        found[of] = [] if result is None else [rounded(value) for value in result.values.tolist()]
-    return found
+        scores = curves.group_scores(group, "best", budget, of)
+        bests[of] = [] if scores is None else [rounded(value) for value in scores.values.tolist()]
+    return bests
 
 
 def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any]:
     made = run.evaluations
     shares = [rounded(one.success) for one in made]
-    found: dict[str, Any] = {
+    names = dict.fromkeys(name for one in made for name in one.status)
+    reported = [name for name in names if name not in training.values]
+    values: dict[str, Any] = {
         "seed": run.config.seed,
-        "state": state(run),
+        "state": run_state(run),
         "budget": run.config.frames,
         "frames": [one.frames for one in made],
         "updates": [one.updates for one in made],
         "hours": [hours(one.seconds) for one in made],
         "return": [rounded(one.mean_return) for one in made],
         "success": shares if any(share is not None for share in shares) else None,
+        "status": {name: [rounded(one.status.get(name)) for one in made] for name in reported},
         "training": _thinned(training, alone, every),
     }
     if alone:  # one run has room for its every episode
-        found["episodes"] = [[rounded(value) for value in one.returns] for one in made]
-    return found
+        values["episodes"] = [[rounded(value) for value in one.returns] for one in made]
+    return values
 
 
 def _thinned(training: Training, alone: bool, every: int) -> dict[str, Any]:
-    """One x for all metrics of a run, and every so-manieth point, the newest among them."""
+    """One x for all metrics of a run, and every n-th point, the newest among them."""
     step = max(1, min(every, len(training.frames) // _FEWEST))
     first = (len(training.frames) - 1) % step
     return {

@@ -16,16 +16,16 @@ function endMark(state, x, y) {
   return svg("path", { class: "mark", d: path });
 }
 
-/** One seed's line, with what a pointer that rests on it is told. */
+/** One seed's line, with a text for the pointer that rests on it. */
 function seedLine(run, curve, label, x, y, metric) {
   const points = curve.x.map((value, i) => `${x(value).toFixed(1)},${y(curve.y[i]).toFixed(1)}`);
   const last = curve.x.length - 1;
   const line = svg("polyline", { points: points.join(" "), fill: "none", "stroke-width": 1.3,
     "stroke-linejoin": "round", "stroke-opacity": 0.85 });
   const mark = endMark(run.state, x(curve.x[last]), y(curve.y[last]));
-  const told = `seed ${run.seed}, ${run.state}: ${withError(curve.y[last], null, metric)} at ` +
+  const text = `seed ${run.seed}, ${run.state}: ${withError(curve.y[last], null, metric)} at ` +
     `${short(curve.frames[last])} frames`;
-  const whole = svg("g", { class: `seed ${run.state}` }, svg("title", {}, told), line, mark);
+  const whole = svg("g", { class: `seed ${run.state}` }, svg("title", {}, text), line, mark);
   whole.style.stroke = colourName(label);
   return whole;
 }
@@ -50,7 +50,7 @@ function multiple(group, curves, xRange, yRange, metric, width) {
   );
 }
 
-/** Says which seeds of a group did not come through. */
+/** How many seeds of a group are not finished, have stalled or failed. */
 function standing(group) {
   const odd = group.runs.filter((run) => run.state !== "finished");
   const many = `${group.runs.length} seed${group.runs.length === 1 ? "" : "s"}`;
@@ -67,9 +67,9 @@ function families(groups) {
     .filter((method) => method.includes("-rev")).map((method) => method.split("-rev")[0]))];
   return bases.sort().flatMap((base) => {
     const wanted = [`${base}-rev`, `${base}-rev-no-c`, `${base}-rev-no-sa`, base];
-    const found = groups.filter(({ method }) => wanted.includes(method))
+    const members = groups.filter(({ method }) => wanted.includes(method))
       .sort((a, b) => wanted.indexOf(a.method) - wanted.indexOf(b.method));
-    return new Set(found.map(({ method }) => method)).size > 1 ? [{ base, groups: found }] : [];
+    return new Set(members.map(({ method }) => method)).size > 1 ? [{ base, groups: members }] : [];
   });
 }
 
@@ -83,7 +83,7 @@ const clipped = (text, room) => (text.length > room ? `${text.slice(0, room - 1)
 
 /** Rows of methods: seeds as dots, their mean, a line of one standard error either way. */
 function intervals(rows, names, metric, width) {
-  const narrow = width < 440; // a method's name then stands above its line
+  const narrow = width < 440; // the name of a method is then above its line
   const [step, above] = narrow ? [54, 22] : [34, 0];
   const [left, right] = [narrow ? 6 : Math.min(190, width * 0.38), 104];
   const height = rows.length * step + 30;

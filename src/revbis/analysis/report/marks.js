@@ -1,4 +1,4 @@
-// Elements, colours, dashes and numbers as text. Names reach the page as text nodes only.
+// Elements, colours, dashes and numbers as text. Names enter the page as text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 8;
@@ -16,7 +16,7 @@ const html = (tag, attributes = {}, ...children) =>
 const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
 
-/** A method is told by its colour and by its dashes. */
+/** A method has its colour and its dashes. */
 const colourName = (label) => `var(--s${label % COLOURS})`;
 const dashes = (label) => DASHES[(label + Math.floor(label / COLOURS)) % DASHES.length];
 const cssValue = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -37,15 +37,17 @@ function short(value) {
   return `${+value.toPrecision(3)}`;
 }
 
-/** A metric's name as it is read: objective/effective_rank is the objective's effective rank. */
+/** The name of a metric in words: effective rank for objective/effective_rank. */
 const words = (name) => name.replace(/^.*\//, "").replaceAll("_", " ");
+
+const isShare = (metric) => ["success", "share"].includes(metric);
 
 /** A value, and its error with as many digits. */
 function withError(value, error, metric) {
-  const isShare = metric === "success";
-  if (!["return", "success", "c"].includes(metric)) return `${+value.toPrecision(4)}`;
+  const share = isShare(metric);
+  if (!share && !["return", "c"].includes(metric)) return `${+value.toPrecision(4)}`;
   const size = Math.abs(value);
-  const digits = isShare || size >= 1000 ? 0 : size >= 10 ? 1 : 3;
-  const shown = (number) => (isShare ? `${(100 * number).toFixed(0)}%` : number.toFixed(digits));
+  const digits = size >= 1000 ? 0 : size >= 10 ? 1 : 3;
+  const shown = (number) => (share ? `${(100 * number).toFixed(0)}%` : number.toFixed(digits));
   return shown(value) + (error === null || error === undefined ? "" : ` ± ${shown(error)}`);
 }

@@ -24,7 +24,7 @@ _LOG = logging.getLogger("revbis")
 
 
 class MediaMaker:
-    """Makes what shows a run's agent, once for each checkpoint.
+    """Makes videos and pictures of runs' agents, once for each checkpoint.
 
     Files that are newer than the run's newest checkpoint are used as they are.
 
@@ -51,6 +51,9 @@ class MediaMaker:
 
         def agent() -> tuple[Config, Any]:
             if not opened:
+                from revbis.system import runtime
+
+                runtime.prepare()  # before torch is imported
                 from revbis.training.run import open_run
 
                 opened.append(open_run(run.folder))
@@ -68,7 +71,7 @@ def best_run(group: Group) -> Run:
 
 
 def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None:
-    """The file if it is new enough or can be made; it appears under its name when it is whole."""
+    """The file if it is new enough or can be made; it gets its name once it is complete."""
     if path.exists() and path.stat().st_mtime >= stamp:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +79,7 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
     try:
         make(unfinished)
         os.replace(unfinished, path)
-    except Exception as problem:  # simulators, OpenGL, codecs: the page is worth more than these
+    except Exception as problem:  # simulators, OpenGL, codecs: the page matters more
         _LOG.warning("no %s: %s", path.name, problem)
         return None
     finally:
@@ -93,12 +96,12 @@ def _record(config: Config, agent: Any, path: Path) -> None:
 def _draw(config: Config, agent: Any, path: Path) -> None:
     from revbis.inspect.neighbours import draw, find_neighbours
 
-    found = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
-    draw(found, path, f"{config.task}, {config.method}")
+    nearest = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
+    draw(nearest, path, f"{config.task}, {config.method}")
 
 
 def _newest_checkpoint(folder: Path) -> float:
-    """When the newest checkpoint was written; one that is deleted meanwhile is passed over."""
+    """When the newest checkpoint was written; one that is deleted meanwhile is skipped."""
     times = []
     for path in (folder / "checkpoints").glob("frame-*/manifest.json"):
         with suppress(OSError):
@@ -107,7 +110,7 @@ def _newest_checkpoint(folder: Path) -> float:
 
 
 def _name(run: Run) -> str:
-    """A folder name that says which run it is, and that no other run has."""
+    """A readable folder name that no other run has."""
     config = run.config
     readable = re.sub(r"[^\w.-]+", "-", f"{config.task}-{config.method}-seed-{config.seed}")
     return f"{readable}-{blake2b(str(run.folder).encode(), digest_size=4).hexdigest()}"

@@ -1,4 +1,4 @@
-// The page: what is chosen, the controls, and drawing what comes into view.
+// The page: choices, controls, and drawing what comes into view.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const hasSuccess = data.groups.some(({ runs }) => runs.some((run) => run.success));
@@ -10,12 +10,14 @@ const CHOICES = {
   smooth: { name: "smoothing", options: [["0", "none"], ["0.5", "EWMA α = 0.5"],
     ["0.2", "EWMA α = 0.2"]] },
 };
+// Metrics that are drawn unfolded: losses, values, and those that alarms are raised for.
+const IMPORTANT = /(loss|_q1|target_q|reward_share|near_zero_fraction|effective_rank|embedding_norm)$|gradient/;
 const state = { metric: "score", x: "frames", smooth: "0", labels: new Set(), tasks: new Set() };
 const cards = []; // {element, draw, dirty}
 const charts = {}; // by section and task, for those who look from outside
 const zooms = {}; // {range} by section, task and x axis
 
-// What is chosen is kept in the address, so that a reload and a copied link keep it.
+// The choices are kept in the address, so that reloads and copied links keep them.
 
 function readAddress() {
   const kept = new URLSearchParams(location.hash.slice(1));
@@ -40,7 +42,7 @@ function writeAddress() {
   history.replaceState(null, "", `#${kept}`);
 }
 
-// What a reload would lose besides: zooms, and what was unfolded or folded.
+// What a reload would also lose: zooms and folds.
 
 const folds = () => [...document.querySelectorAll("details")];
 const STORE = `revbis ${location.pathname}`;
@@ -60,7 +62,7 @@ function restore() {
   } catch { /* a browser that stores nothing */ }
 }
 
-/** Reloads a page that is still being written, but not under somebody's hands. */
+/** Reloads a page that is still being updated, unless it is in use. */
 function reloadLater(seconds) {
   setTimeout(() => {
     const busy = document.querySelector(".tip:not([hidden])")
@@ -160,9 +162,9 @@ function chartCard(key, task, curvesOf, why, name = data.tasks[task]) {
     charts[key]?.destroy();
     delete charts[key];
     plot.replaceChildren();
-    const { curves, metric, detail } = curvesOf();
-    const zoom = (zooms[`${key}-${state.x}`] ??= { range: null });
-    if (curves.length) charts[key] = lineChart(plot, curves, state.x, metric, zoom, detail);
+    const { curves, metric, detail, x = state.x } = curvesOf();
+    const zoom = (zooms[`${key}-${x}`] ??= { range: null });
+    if (curves.length) charts[key] = lineChart(plot, curves, x, metric, zoom, detail);
     else empty(plot, why);
   });
 }
@@ -176,12 +178,12 @@ function curveCard(task) {
         ...groupCurve(group, metric, state.x, alpha()) }))
       .filter((curve) => curve.x.length);
     return { curves, metric, detail: alone && metric === "return" ? detailOf(groups[0]) : null };
-  }, "No evaluation that all seeds have, or no method is switched on.");
+  }, "No evaluation that all seeds share, or no method is switched on.");
   if (alone) {
     document.getElementById("curves-note").textContent = "Mean return of each evaluation. Drag "
       + "sideways to zoom in, double-click to zoom out.";
-    card.append(html("p", { class: "key-line" }, "Dots: episodes of an evaluation. Grey: training "
-      + "episodes, with noise."));
+    card.append(html("p", { class: "key-line" }, "Dots: single evaluation episodes. Grey: training "
+      + "episodes, with exploration noise."));
   }
   return card;
 }
@@ -199,37 +201,62 @@ function detailOf(group) {
   };
 }
 
-/** One metric of train.jsonl, a line for each seed. */
-function trainingCard(section, task, metric, why, name) {
+/** A run's values of a metric, with their frames, updates and hours: of its training lines, or of
+ * its evaluations where these alone have it. */
+function recorded(run, metric) {
+  const lines = Object.hasOwn(run.training.values, metric);
+  const { frames, updates, hours } = lines ? run.training : run;
+  const values = lines ? run.training.values : run.status;
+  return { frames, updates, hours, value: Object.hasOwn(values, metric) ? values[metric] : null };
+}
+
+/** One metric, a line for each seed. */
+function metricCard(section, task, metric, why, name) {
   return chartCard(`${section}-${task}`, task, () => ({
     metric,
     curves: ofTask(task).filter(visible).flatMap((group) => group.runs
-      .filter((run) => run.training.values[metric])
       .map((run) => ({
         label: group.label,
         name: `${data.labels[group.label]} · seed ${run.seed}`,
         thin: true,
-        ...seedCurve({ ...run.training, [metric]: run.training.values[metric] }, metric, state.x, 0),
+        ...seedCurve(recorded(run, metric), "value", state.x, 0),
       }))
       .filter((curve) => curve.x.length)),
   }), why, name);
 }
 
-const metricsOf = (task) => [...new Set(ofTask(task).flatMap(({ runs }) =>
-  runs.flatMap((run) => Object.keys(run.training.values))))];
+const metricsOf = (task) => [...new Set(ofTask(task).flatMap(({ runs }) => runs.flatMap((run) =>
+  [...Object.keys(run.training.values), ...Object.keys(run.status)])))];
 
-/** A task's losses and what alarms speak of; only the first task of many is unfolded. */
+/** A task's metrics, the less important ones folded; only the first task of many is unfolded. */
 function trainingBlock(task, place) {
   const metrics = metricsOf(task).filter((name) => !["c", "episode_return"].includes(name)).sort();
   if (!metrics.length) return [];
-  const shown = metrics.map((name) => trainingCard(`training-${name}`, task, name,
-    "No method with this metric is switched on.", words(name)));
-  const block = html("details", { "data-task": task, open: place ? null : "" },
-    html("summary", {}, data.tasks[task]), html("div", { class: "grid small" }, ...shown));
-  return [block];
+  const grid = (names) => html("div", { class: "grid small" }, ...names.map((name) => metricCard(
+    `training-${name}`, task, name, "No method with this metric is switched on.", words(name))));
+  const important = metrics.filter((name) => IMPORTANT.test(name));
+  const others = metrics.filter((name) => !IMPORTANT.test(name));
+  const folded = others.length && important.length
+    ? html("details", {}, html("summary", {}, `${others.length} more metrics`), grid(others))
+    : grid(others);
+  return [html("details", { "data-task": task, open: place ? null : "" },
+    html("summary", {}, data.tasks[task]), grid(important), folded)];
 }
 
-/** The room in an element, so that a drawing's letters have their own size. */
+/** Performance profiles of all methods over all tasks. */
+function profileCard() {
+  const card = chartCard("profiles", null, () => ({
+    x: "score",
+    metric: "share",
+    curves: data.profiles.filter(({ label }) => !state.labels.has(label))
+      .map((profile) => ({ name: data.labels[profile.label], ...profile })),
+  }), "No method is switched on.", "Performance profiles");
+  card.append(html("p", { class: "key-line" }, "Share of runs whose normalised final score is above "
+    + "τ, each task with equal weight; bands are pointwise 95% bootstrap intervals."));
+  return card;
+}
+
+/** The inner width of an element: a drawing of this width keeps its text at its own size. */
 function inner(element, least) {
   const { paddingLeft, paddingRight } = getComputedStyle(element);
   return Math.max(element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight), least);
@@ -290,7 +317,8 @@ function redraw() {
 function changed() {
   for (const node of document.querySelectorAll("[data-task], [data-label]")) {
     const { task, label } = node.dataset;
-    node.hidden = state.tasks.has(Number(task)) || (label && state.labels.has(Number(label)));
+    const hidden = label?.split(" ").some((each) => state.labels.has(Number(each)));
+    node.hidden = state.tasks.has(Number(task)) || hidden;
   }
   writeAddress();
   redraw();
@@ -309,9 +337,10 @@ function start() {
   fillSection("curves", tasks.map(curveCard));
   fillSection("seeds", alone ? [] : tasks.map(seedsBlock));
   fillSection("c", tasks.filter((task) => metricsOf(task).includes("c")).map((task) =>
-    trainingCard("c", task, "c", "No method with a learned c is switched on.")));
+    metricCard("c", task, "c", "No method that reports c is switched on.")));
   fillSection("training", tasks.flatMap(trainingBlock));
   fillSection("ablations", tasks.flatMap(ablationCards));
+  if (data.profiles.length) document.getElementById("profiles").append(profileCard());
   makeControls();
   restore();
   changed();

@@ -54,7 +54,14 @@ function groupCurve(group, metric, x, alpha) {
   return curve;
 }
 
-/** Curves as uPlot wants them: every x once, rising, and null where a curve has no point. */
+/** The edges of a curve's band: its interval, or one standard error either way; null for none. */
+function bandOf({ y, error, low, high }) {
+  if (low) return { low, high };
+  if (!error || error.some((each) => each === null)) return null;
+  return { low: y.map((value, i) => value - error[i]), high: y.map((value, i) => value + error[i]) };
+}
+
+/** Curves as uPlot takes them: every x once, ascending, and null where a curve has no point. */
 function aligned(curves) {
   const xs = [...new Set(curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
   const place = new Map(xs.map((x, i) => [x, i]));
@@ -65,7 +72,7 @@ function aligned(curves) {
   })];
 }
 
-/** Lowest and highest of some values with a little air. */
+/** The lowest and the highest value, with a margin. */
 function rangeOf(values) {
   let low = Infinity;
   let high = -Infinity;
@@ -75,6 +82,6 @@ function rangeOf(values) {
     if (value > high) high = value;
   }
   if (low > high) return [0, 1];
-  const air = (high - low || Math.abs(high) || 1) * 0.06;
-  return [low >= 0 && low < 0.35 * high ? 0 : low - air, high + air];
+  const margin = (high - low || Math.abs(high) || 1) * 0.06;
+  return [low >= 0 && low < 0.35 * high ? 0 : low - margin, high + margin];
 }

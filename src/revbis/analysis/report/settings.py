@@ -3,103 +3,65 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from revbis.analysis.report.markup import Html, element, row, section, table
 from revbis.analysis.runs import Run
-from revbis.analysis.scores import Study
+from revbis.analysis.scores import Group, Study
 
-_NAMES = ("task", "method", "seed", "out")  # told elsewhere on the page
+_ELSEWHERE = ("task", "method", "seed", "out")  # on the page
 
 
-def settings(study: Study) -> Html:
-    """Common settings once, and a table of those in which runs differ."""
-    values = {run.folder: run.config.as_dict() for run in study.runs}
-    names = [name for name in next(iter(values.values())) if name not in _NAMES]
-    seen = {name: {_value(found[name]) for found in values.values()} for name in names}
-    differing = [name for name in names if len(seen[name]) > 1]
+Difference = tuple[Group, str, tuple[str, ...]]
+
+
+def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]:
+    """Settings that all runs have in common, the names of the others, and these by group.
+
+    A group has a row for each set of values that some of its seeds have.
+    """
+    values = {run.folder: _settings(run) for run in study.runs}
+    names = dict.fromkeys(name for each in values.values() for name in each)
+    seen = {name: {each.get(name, "–") for each in values.values()} for name in names}
     common = {name: next(iter(seen[name])) for name in names if len(seen[name]) == 1}
-    if len(study.runs) == 1:
-        told: list[Html] = []
-    elif differing:
-        head = ["task", "method", "seeds", *(_flag(name) for name in differing)]
-        rows = _differences(study, values, differing)
-        told = [element("h3", "Differences"), table(head, rows, "plain", "Differences")]
-    else:
-        told = [element("p", "The runs differ in task, method and seed, and in nothing else.")]
-    shared = element("h3", "Common to all runs") if len(study.runs) > 1 else Html()
-    return section("settings", "Settings", *told, shared, _pairs(common))
+    differing = [name for name in names if len(seen[name]) > 1]
+    rows: list[Difference] = []
+    for group in study.groups if differing else ():
+        seeds: dict[tuple[str, ...], list[int]] = {}
+        for run in group.runs:
+            own = tuple(values[run.folder].get(name, "–") for name in differing)
+            seeds.setdefault(own, []).append(run.config.seed)
+        rows += [(group, ", ".join(map(str, some)), own) for own, some in seeds.items()]
+    return common, differing, rows
 
 
-def commands(study: Study) -> Html:
-    """The commands that made the runs, each once."""
-    found = Counter(str(run.about.get("command", "")) for run in study.runs)
-    unknown = found.pop("", 0)
-    lines = [
-        element("div", element("code", command), element("small", f"{n} runs") if n > 1 else "")
-        for command, n in found.items()
-    ]
-    if unknown:
-        lines.append(element("p", f"Of {unknown} of the runs the command is not known."))
-    return section("commands", "Commands", element("div", *lines, class_="commands"))
+def commands(study: Study) -> Counter[str]:
+    """How many runs each command made; the empty one where it is not known."""
+    return Counter(str(run.about.get("command", "")) for run in study.runs)
 
 
-def versions(study: Study) -> Html:
+def versions(study: Study) -> dict[str, str]:
     """Versions, the revision of the source and the machines; several where they are mixed."""
     seen: dict[str, Counter[str]] = {}
     for run in study.runs:
-        for name, value in _about(run).items():
-            seen.setdefault(name, Counter())[str(value)] += 1
-    told = {name: _mixed(found, len(study.runs)) for name, found in seen.items()}
-    return section("versions", "Versions", _pairs(told)) if told else Html()
+        own = {name: run.about.get(name) for name in ("revision", "machine")}
+        for name, value in {**run.about.get("versions", {}), **own}.items():
+            if value:
+                seen.setdefault(name, Counter())[str(value)] += 1
+    return {name: _mixed(values, len(study.runs)) for name, values in seen.items()}
 
 
-def _about(run: Run) -> dict[str, Any]:
-    found = run.about.get("versions")
-    known = dict(found) if isinstance(found, dict) else {}
-    more = {name: run.about[name] for name in ("revision", "machine") if run.about.get(name)}
-    return known | more
+def _settings(run: Run) -> dict[str, str]:
+    values = run.config.as_dict().items()
+    return {name.replace("_", " "): _text(v) for name, v in values if name not in _ELSEWHERE}
 
 
-def _mixed(found: Counter[str], runs: int) -> str:
-    if len(found) == 1 and sum(found.values()) == runs:
-        return next(iter(found))
-    return ", ".join(f"{value} ({n} of {runs})" for value, n in found.items())
+def _mixed(values: Counter[str], runs: int) -> str:
+    if len(values) == 1 and values.total() == runs:
+        return next(iter(values))
+    return ", ".join(f"{value} ({n} of {runs})" for value, n in values.items())
 
 
-def _differences(
-    study: Study, values: Mapping[Any, Mapping[str, Any]], names: Sequence[str]
-) -> list[Html]:
-    """A row for each group, or several where its seeds differ."""
-    rows = []
-    for group in study.groups:
-        seeds: dict[tuple[str, ...], list[int]] = {}
-        for run in group.runs:
-            found = tuple(_value(values[run.folder][name]) for name in names)
-            seeds.setdefault(found, []).append(run.config.seed)
-        place = {
-            "data_task": study.tasks.index(group.task),
-            "data_label": study.labels.index(group.label),
-        }
-        for found, of in seeds.items():
-            rows.append(row(group.task, group.label, ", ".join(map(str, of)), *found, **place))
-    return rows
-
-
-def _pairs(values: Mapping[str, Any]) -> Html:
-    items = [
-        element("div", element("dt", _flag(name)), element("dd", value))
-        for name, value in values.items()
-    ]
-    return element("dl", *items, class_="pairs")
-
-
-def _value(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", " ")

@@ -1,26 +1,41 @@
-"""The summary: what the tables say of each group, and its time."""
+"""The summary: scores of each group, as in the tables, and its time."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from statistics import fmean
+from typing import NamedTuple
 
-from revbis.analysis import compare, curves, stats, tables
-from revbis.analysis.report.markup import Html, element, join, row, section, table, text
+from revbis.analysis import curves, stats, tables
+from revbis.analysis.layout import FIRST
 from revbis.analysis.scores import Group, Study
 
-_NOTE = (
-    "Scores are returns, on Meta-World success rates: mean over seeds ± one standard deviation "
-    "(n − 1), at the budget, as in the tables of revbis reproduce. Best: each seed's best "
-    "evaluation within the budget. Seeds that have not got there are left out; where none has, "
-    "the last frame that all share counts. Bold: the best of a task, which need not be a "
-    "difference that more seeds would confirm."
-)
+
+class Shown(NamedTuple):
+    """A mean and its spread as text; `best` if no method has a better one."""
+
+    mean: str = "–"
+    spread: str = ""
+    best: bool = False
 
 
-def summary(study: Study, at: Mapping[str, int]) -> Html:
-    """The table of results.
+class SummaryRow(NamedTuple):
+    """A group's scores, the seeds and the frame they are of, and the mean time of a run.
+
+    `final_return` is the return of a group that is not scored by it.
+    """
+
+    group: Group
+    final: Shown
+    best: Shown
+    final_return: Shown
+    seeds: str
+    frames: str
+    hours: float
+
+
+def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
+    """A row for each group.
 
     Args:
         study: The runs.
@@ -28,70 +43,48 @@ def summary(study: Study, at: Mapping[str, int]) -> Html:
     """
     final = tables.measured_scores(study, kind="final", at=at)
     best = tables.measured_scores(study, kind="best", at=at)
-    with_success = any(curves.measure(task) == "success" for task in study.tasks)
-    rows, previous = [], ""
+    rows = []
     for group in study.groups:
-        key = (group.label, group.task)
-        cells: list[object] = [
-            element(
-                "span",
-                Html(re.sub(r"([:_])", r"\1<wbr>", text(group.task))),  # where a phone may break it
-                class_="task" if group.task != previous else "again",
-            ),
-            group.label,
-            _score(final.get(key), group.task),
-            _score(best.get(key), group.task),
-        ]
-        if with_success:
-            cells.append(_return(group, at[group.task]))
-        cells += [*_reached(group, final.get(key), at[group.task]), f"{_hours(group):.2f}"]
-        place = {
-            "data_task": study.tasks.index(group.task),
-            "data_label": study.labels.index(group.label),
-        }
-        rows.append(row(*cells, class_="first" if group.task != previous else None, **place))
-        previous = group.task
-    head = ["task", "method", "final score", "best score"]
-    head += [*(["final return"] if with_success else []), "seeds", "frames", "hours"]
-    notes = " ".join(compare.budget_notes(study, at))
-    return section(
-        "summary", "Summary", table(head, rows, "results", "Summary"), note=f"{_NOTE} {notes}"
-    )
+        key, budget = (group.label, group.task), at[group.task]
+        times = [run.seconds / 3600 for run in group.runs if run.evaluations]
+        rows.append(
+            SummaryRow(
+                group,
+                _score(final.get(key), group.task),
+                _score(best.get(key), group.task),
+                _return(group, budget),
+                *_reached(group, final.get(key), budget),
+                fmean(times) if times else 0.0,
+            )
+        )
+    return rows
 
 
 def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
-    """Of how many seeds a score is, and at which frame."""
+    """The number of seeds of a score, and its frame."""
     if score is None:
         return f"0 of {len(group.runs)}", "–"
-    n, frames = len(score.result.seeds), score.result.frames
+    n, frames = len(score.of.seeds), score.of.frames
     return (
         f"{n} of {len(group.runs)}" if n < len(group.runs) else str(n),
         f"{frames:,}" if frames >= budget else f"{frames:,} of {budget:,}",
     )
 
 
-def _score(score: tables.Score | None, task: str) -> Html:
+def _score(score: tables.Score | None, task: str) -> Shown:
     if score is None:
-        return Html("–")
+        return Shown()
     mean, _, spread = score.cell.text.partition(" ± ")
     percent = "%" if curves.measure(task) == "success" else ""
-    shown = join([f"{mean}{percent}", element("small", f" ± {spread}{percent}") if spread else ""])
-    return element("b" if score.cell.rank == 1 else "span", shown)
+    return Shown(mean + percent, spread and spread + percent, score.cell.rank == FIRST)
 
 
-def _return(group: Group, budget: int) -> Html:
-    """The return of a group whose score is another."""
+def _return(group: Group, budget: int) -> Shown:
+    """The return of a group that is not scored by it."""
     if curves.measure(group.task) == "return":
-        return Html()
-    found = curves.result(group, "final", budget, "return")
-    if found is None:
-        return Html("–")
-    mean, deviation, _, n = stats.summary(found.values)
-    spread = element("small", f" ± {deviation:.0f}") if n > 1 else ""
-    return join([f"{mean:.0f}", spread])
-
-
-def _hours(group: Group) -> float:
-    """Mean time of the seeds that have been evaluated."""
-    times = [run.seconds / 3600 for run in group.runs if run.evaluations]
-    return fmean(times) if times else 0.0
+        return Shown("")
+    returns = curves.group_scores(group, "final", budget, "return")
+    if returns is None:
+        return Shown()
+    mean, deviation, _, n = stats.summary(returns.values)
+    return Shown(f"{mean:.0f}", f"{deviation:.0f}" if n > 1 else "")

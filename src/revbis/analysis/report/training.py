@@ -1,9 +1,8 @@
-"""What the page shows of the train.jsonl files, each read again only when it has changed."""
+"""What the page shows of train.jsonl files; each is read again only when it has changed."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,25 +13,21 @@ from revbis.analysis.runs import Run
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
-_LARGEST = 1e100  # what a drawing can still scale
-# Losses, and what alarms speak of; agents and objectives name theirs by these endings.
-_DRAWN = re.compile(
-    r"^(c|episode_return|critic_q1|critic_target_q)$|/(reward_share|near_zero_fraction)$"
-    r"|loss$|effective_rank$|embedding_norm$|gradient"
-)
+_LARGEST = 1e100  # that a chart can scale
+_COUNTERS = frozenset(("frames", "agent_steps", "updates", "episodes", "seconds"))
 
 
 @dataclass(frozen=True)
 class Training:
-    """The training of one run: at each of some lines, evenly spread, the newest among them.
+    """The training of one run, at evenly spaced lines, the newest among them.
 
     Attributes:
         frames: Simulator steps.
         updates: Updates so far.
         hours: Time so far.
-        values: Losses and other metrics by name; None where a line has none.
+        values: Every other number by name; None where a line does not have it.
         phases: Seconds spent in each phase so far.
-        odd: What of the file cannot be read, in words.
+        odd: What cannot be read in the file, in words.
     """
 
     frames: list[int] = field(default_factory=list)
@@ -52,6 +47,11 @@ class Training:
         """Frames at the newest line."""
         return self.frames[-1] if self.frames else 0
 
+    @property
+    def seconds_per_frame(self) -> float:
+        """Of a run that has frames."""
+        return self.seconds / self.last_frame
+
 
 class Trainings:
     """Reads the training of runs, and remembers it while the file stays the same."""
@@ -63,8 +63,8 @@ class Trainings:
         """The training of a run; empty if it has none yet."""
         path, known = run.folder / "train.jsonl", self._seen.get(run.folder)
         try:
-            found = path.stat()
-            stamp = (found.st_mtime_ns, found.st_size)
+            state = path.stat()
+            stamp = (state.st_mtime_ns, state.st_size)
             if known is None or known[0] != stamp:
                 known = self._seen[run.folder] = (stamp, _read(path))
         except FileNotFoundError:
@@ -75,23 +75,23 @@ class Trainings:
 
 
 def rounded(value: Any, digits: int = 5) -> float | None:
-    """A finite number with so many significant digits, or None."""
-    found = number(value)
-    if found is None or not abs(found) <= _LARGEST:
+    """A finite number rounded to some significant digits, or None."""
+    known = number(value)
+    if known is None or not abs(known) <= _LARGEST:
         return None
-    return float(f"{found:.{digits}g}")
+    return float(f"{known:.{digits}g}")
 
 
 def hours(seconds: Any) -> float | None:
     """A time in hours."""
-    found = number(seconds)
-    return None if found is None else rounded(found / 3600)
+    known = number(seconds)
+    return None if known is None else rounded(known / 3600)
 
 
 def _read(path: Path) -> Training:
-    """Some lines of the file: reading every number of a sweep would take most of the time.
+    """A sample of the file's lines: parsing all lines of a sweep would take most of the time.
 
-    The last line may be half written, as a run appends to it.
+    The last line may be incomplete, as a run appends to it.
     """
     lines = path.read_text(errors="replace").split("\n")
     half = lines.pop()
@@ -107,14 +107,19 @@ def _read(path: Path) -> Training:
             odd.append(i)
         else:
             records.append(record)
-    told = [f"{path}: {named(sorted(odd))} no training record, passed over"] if odd else []
-    return _summarise(records, path, told)
+    problems = [f"{path}: {named(sorted(odd))} skipped: not a training record"] if odd else []
+    return _summarise(records, path, problems)
 
 
-def _summarise(lines: Sequence[Record], path: Path, told: list[str]) -> Training:
+def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Training:
     if not lines:
-        return Training(odd=tuple(told))
-    names = dict.fromkeys(name for line in lines for name in line if _DRAWN.search(name))
+        return Training(odd=tuple(problems))
+    names = dict.fromkeys(
+        name
+        for line in lines
+        for name in line
+        if name not in _COUNTERS and not name.startswith(_PHASE)
+    )
     values = {name: [rounded(line.get(name), 4) for line in lines] for name in names}
     phases = {
         name.removeprefix(_PHASE): spent
@@ -123,17 +128,18 @@ def _summarise(lines: Sequence[Record], path: Path, told: list[str]) -> Training
     }
     odd = sorted({name for line in lines for name in _odd(line)})
     if odd:
-        told = [*told, f"{path}: values that are no numbers are passed over: {', '.join(odd)}"]
+        text = f"{path}: values that are not numbers are skipped: {', '.join(odd)}"
+        problems = [*problems, text]
     return Training(
         frames=[count(line["frames"]) or 0 for line in lines],
         updates=[count(line.get("updates")) or 0 for line in lines],
         hours=[hours(line.get("seconds")) for line in lines],
         values={name: kept for name, kept in values.items() if any(v is not None for v in kept)},
         phases=phases,
-        odd=tuple(told),
+        odd=tuple(problems),
     )
 
 
 def _odd(line: Record) -> list[str]:
-    """Names whose values are there and are no numbers."""
+    """Names of values that are neither numbers nor null."""
     return [name for name, value in line.items() if value is not None and number(value) is None]
