@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from revbis import checks
 from revbis.tabular.bounds import ValueGapBound, value_gap_bound
 from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult, as_result
 
 Array = NDArray[np.float64]
@@ -56,11 +57,8 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
     as_result(result)
     if result.level != "state":
         raise ValueError("aggregate merges states: solve the metric with level='state'")
-    if result.metric == "lax_bisimulation":
-        raise ValueError(
-            "lax bisimulation matches different actions to each other, so its classes have no "
-            "common actions; use bisimulation, or a metric of a policy"
-        )
+    if reason := find_metric(result.metric).unmergeable:
+        raise ValueError(reason)
     eps = checks.number(eps, "eps")
     if not eps >= 0:
         raise ValueError(f"eps must be at least 0, got {eps:g}")

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.tabular.linear import LinearProblem
 from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.result import LINEAR, MetricResult, as_result
+from revbis.tabular.registry import find_metric
+from revbis.tabular.result import MetricResult, as_result
 from revbis.tabular.solver import blank_result, make_problem
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.values import bounded_value
 
 Array = NDArray[np.float64]
 
@@ -67,8 +67,8 @@ def certify(
     applied, lost = problem.apply(d)
     change = applied - d
     low, high = float(change.min()) - lost, float(change.max()) + lost
-    if metric == "bisimulation" and not mdp.available.all():
-        # Pairs pinned at the largest distance do not move with κ: only one side each way holds.
+    if find_metric(metric).pinned(mdp):
+        # Pairs that do not move with κ: only one side each way holds.
         low, high = min(low, 0.0), max(high, 0.0)
     scale = 1 - wanted.discount
     return Certificate(
@@ -159,34 +159,18 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
     as_result(result)
     target = result.gamma if target_gamma is None else checks.discount(target_gamma, "target_gamma")
     value = "V*" if result.policy is None else ("V" if result.level == "state" else "Q")
-    own, spread = result.discount, _reward_range(result)
+    own, record = result.discount, find_metric(result.metric)
+    spread = record.reward_range(make_problem(result)) if record.reward_range else np.inf
     base = f"|Δ{value}| ≤ {'U/(1−c)' if result.c is not None else 'd'}"
-    if result.metric in LINEAR:
+    if record.is_euclidean:
         base += " and |Δ" + value + "| ≤ √(range(R)·ρ/(1−γ)), whichever is less"
     if target <= own:
         text = f"{base}: the metric discounts by {own:g}, no faster than the values' {target:g}"
         return ValueGapBound(result, target, value, 0.0, spread, text)
-    repair = (target - own) / (1 - own) * _value_span(result, target)
+    repair = (target - own) / (1 - own) * float(np.ptp(bounded_value(result, target)))
     text = (
         f"{base}, plus (γ−λ)/(1−λ)·span({value}) = {repair:.4g}: the metric discounts by "
         f"λ = {own:g}, faster than the values' γ = {target:g}, so it misses what lies further "
         "ahead and alone bounds nothing"
     )
     return ValueGapBound(result, target, value, repair, spread, text)
-
-
-def _reward_range(result: MetricResult) -> float:
-    """Range of the rewards that a linear metric sees; infinite for the others."""
-    problem = make_problem(result)
-    return float(np.ptp(problem.chain.values)) if isinstance(problem, LinearProblem) else np.inf
-
-
-def _value_span(result: MetricResult, gamma: float) -> float:
-    mdp = result.mdp
-    if result.policy is None:
-        value, _ = optimal_policy(mdp, gamma)
-        return float(np.ptp(value))
-    value = policy_value(mdp, result.policy, gamma)
-    if result.level == "state":
-        return float(np.ptp(value))
-    return float(np.ptp(action_value(mdp, value, gamma)[mdp.available]))

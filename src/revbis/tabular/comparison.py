@@ -11,7 +11,7 @@ from scipy import stats
 from revbis import checks
 from revbis.tabular.bounds import certify
 from revbis.tabular.result import MetricResult, as_result
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.values import bounded_value
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 1_000_000
@@ -113,14 +113,8 @@ def _last(exact: MetricResult) -> float | None:
 
 
 def _value_gaps(exact: MetricResult, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
-    """Gaps of the values that the metric is about: V or Q of the policy, or V*; weighted by 1−c."""
-    gamma = exact.discount
-    if exact.policy is None:
-        value, _ = optimal_policy(exact.mdp, gamma)
-    else:
-        value = policy_value(exact.mdp, exact.policy, gamma)
-        if exact.level == "state_action":
-            value = action_value(exact.mdp, value, gamma)[exact.mdp.available]
+    """Gaps of the values that the metric bounds, weighted by 1−c."""
+    value = bounded_value(exact, exact.discount)
     return np.asarray(exact.reward_weight * np.abs(value[i] - value[j]))
 
 

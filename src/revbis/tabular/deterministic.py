@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.system.compiled import compiled
-from revbis.tabular.linear import Progress, Solution
+from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.wasserstein import TransportProblem, offers, row_blocks
 from revbis.tabular.wasserstein_kernels import hausdorff_couple
 
@@ -22,13 +22,13 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-def gather(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+def gather(problem: TransportProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Solves bisimulation or lax bisimulation on deterministic transitions."""
     successor = problem.laws.indices.astype(np.int64)
     d = np.zeros((problem.n, problem.n))
     if problem.matched:
-        return _howard(problem, successor, d, tol, progress)
-    return _sweeps(problem, successor, d, tol, progress)
+        return _howard(problem, successor, d, tol, on_iteration)
+    return _sweeps(problem, successor, d, tol, on_iteration)
 
 
 def memory_needed(problem: TransportProblem) -> int:
@@ -37,7 +37,7 @@ def memory_needed(problem: TransportProblem) -> int:
 
 
 def _howard(
-    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+    problem: TransportProblem, successor: Index, d: Array, tol: float, on_iteration: OnIteration
 ) -> Solution:
     n = problem.n
     choice = np.zeros((n, n), dtype=np.int16)
@@ -53,7 +53,7 @@ def _howard(
             )
             residual, improved = max(residual, change), improved + better
         bound = (residual + lost) / (1 - problem.discount)
-        progress(rounds, bound)
+        on_iteration(rounds, bound)
         if bound <= tol or (rounds and not improved):
             return Solution(bound, rounds, matrix=d)
         _evaluate(problem.reward, offers(problem), successor, choice, stack, d)
@@ -61,7 +61,7 @@ def _howard(
 
 
 def _sweeps(
-    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+    problem: TransportProblem, successor: Index, d: Array, tol: float, on_iteration: OnIteration
 ) -> Solution:
     most = int(np.diff(problem.first).max())
     work = np.empty((most, most))
@@ -86,7 +86,7 @@ def _sweeps(
                 break
         sweeps += 1
         bound = (residual + lost) / (1 - problem.discount)
-        progress(sweeps, bound)
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if not write and (bound <= tol or patience >= 3):

@@ -11,7 +11,6 @@ Each returns a `Solution` whose `error_bound` holds in sup norm. Two facts carry
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +25,9 @@ from revbis.tabular.operators import (
     reward_gap_rows,
     target,
 )
+from revbis.tabular.registry import OnIteration, Solution
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, float], None]
 EPS = float(np.finfo(np.float64).eps)
 _ROWS_PER_CALL = 1 << 24  # entries of U a compiled call handles before Python may interrupt it
 
@@ -56,7 +55,7 @@ class LinearProblem:
     @property
     def largest_gap(self) -> float:
         """An upper bound on the weighted reward gap."""
-        return self.reward_weight * float(np.ptp(self.chain.values))
+        return self.reward_weight * reward_range(self)
 
     @property
     def scale(self) -> float:
@@ -71,17 +70,12 @@ class LinearProblem:
         return own + EPS * float((2 * support + 4) * scale + (laws + 4) * self.largest_gap)
 
 
-@dataclass(frozen=True)
-class Solution:
-    r"""What a solver found: a matrix, or factors with \(U = u1^\top + 1u^\top − 2 ZZ^\top\)."""
-
-    error_bound: float
-    iterations: int
-    matrix: Array | None = None
-    factors: tuple[Array, Array] | None = None
+def reward_range(problem: LinearProblem) -> float:
+    """Range of the rewards that the chain can give."""
+    return float(np.ptp(problem.chain.values))
 
 
-def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def doubling(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Squares the chain: m terms of the series become 2m in each step. Dense, O(n³) a step."""
     discount, n = problem.discount, problem.n
     A = np.sqrt(discount) * problem.chain.P.toarray()
@@ -98,7 +92,7 @@ def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution
         lost += decay * lost + (2 * a_error + 2 * n * EPS) * high + EPS * problem.scale
         ratio = decay / (1 - decay)
         bound = (high - low) / 2 * ratio + lost * (1 + ratio)
-        progress(steps, bound)
+        on_iteration(steps, bound)
         stalled = (high - low) * ratio <= 0.1 * lost
         if bound <= tol or stalled or decay == 0.0:
             U += (high + low) / 2 * ratio
@@ -108,7 +102,7 @@ def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution
         a_error, decay = 2 * a_error + n * EPS, decay * decay
 
 
-def pointer_doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def pointer_doubling(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Doubling for deterministic chains: the squared chain is `f[f]`, the product a gather."""
     discount = problem.discount
     f = problem.chain.P.indices.astype(np.int64)
@@ -123,13 +117,13 @@ def pointer_doubling(problem: LinearProblem, tol: float, progress: Progress) -> 
         steps += 1
         lost += 4 * EPS * problem.scale
         bound = float(E.max()) * decay / (1 - decay) + lost
-        progress(steps, bound)
+        on_iteration(steps, bound)
         if bound <= tol or decay < EPS * EPS:
             return Solution(bound, steps, matrix=U)
         f, decay = f[f], decay * decay
 
 
-def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def jacobi(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Plain iteration with sparse rows; the interval removes the slow constant mode."""
     chain, discount = problem.chain, problem.discount
     gap = problem.reward_weight * reward_gap(chain.values, chain.weights)
@@ -145,7 +139,7 @@ def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
         U, V = V, U
         steps += 1
         bound = (high - low) / 2 * ratio + lost
-        progress(steps, bound)
+        on_iteration(steps, bound)
         patience = 0 if high - low < narrowest else patience + 1
         narrowest = min(narrowest, high - low)
         if bound <= tol or patience == 5 or discount == 0.0:
@@ -153,7 +147,7 @@ def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
             return Solution(bound, steps, matrix=U)
 
 
-def in_place(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def in_place(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Gauss–Seidel sweeps over one n² array; reward gaps are made on the way, block by block.
 
     Every few sweeps a pass that writes nothing measures the interval, which is the certificate, and
@@ -166,11 +160,11 @@ def in_place(problem: LinearProblem, tol: float, progress: Progress) -> Solution
         for _ in range(4):
             _in_place_pass(problem, U, write=True)
             sweeps += 1
-            progress(sweeps, best)
+            on_iteration(sweeps, best)
         low, high = _in_place_pass(problem, U, write=False)
         U += (high + low) / 2 / (1 - problem.discount)
         bound = (high - low) / 2 / (1 - problem.discount) + lost
-        progress(sweeps, bound)
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if bound <= tol or patience == 3:
@@ -178,7 +172,7 @@ def in_place(problem: LinearProblem, tol: float, progress: Progress) -> Solution
 
 
 def low_rank(
-    problem: LinearProblem, tol: float, progress: Progress, max_rank: int | None = None
+    problem: LinearProblem, tol: float, on_iteration: OnIteration, max_rank: int | None = None
 ) -> Solution | None:
     r"""Few distinct rewards: \(U = u1^\top + 1u^\top − 2ZZ^\top\) with Z thin; n² is never formed.
 
@@ -200,7 +194,7 @@ def low_rank(
         centre, radius = (high + low) / 2, (high - low) / 2
         tail = weight / (1 - discount) * float(w @ (2 * radius * (abs(1 - 2 * centre) + radius)))
         constant = float(w @ (centre * (1 - centre)))
-        progress(step, tail + 2 * factor.dropped)
+        on_iteration(step, tail + 2 * factor.dropped)
         if tail <= tol / 4:
             u += weight / (1 - discount) * constant
             break

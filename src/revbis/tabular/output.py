@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis.system.files import whole_file
 from revbis.tabular.pictures import draw
 from revbis.tabular.result import MetricResult
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.values import bounded_value
 
 MATRIX_UP_TO = 5000
 _CSV_UP_TO = 1000
@@ -53,7 +52,7 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
     if result.n <= _CSV_UP_TO:
         _write_csv(result, _with(path, ".csv"))
         endings.append(".csv")
-    draw(result, _values(result), origin, _with(path, ".png"), name)
+    draw(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
     return [*endings, ".png"]
 
 
@@ -73,16 +72,6 @@ def _write_csv(result: MetricResult, path: Path) -> None:
         writer.writerow([label, *(repr(float(x)) for x in row)])
     with whole_file(path) as file:
         file.write(text.getvalue().encode())
-
-
-def _values(result: MetricResult) -> NDArray[np.float64]:
-    """What the embedding is coloured by: V or Q of the policy, V* where there is none."""
-    if result.policy is None:
-        return optimal_policy(result.mdp, result.gamma)[0]
-    value = policy_value(result.mdp, result.policy, result.gamma)
-    if result.level == "state":
-        return value
-    return action_value(result.mdp, value, result.gamma)[result.mdp.available]
 
 
 def _with(path: Path, ending: str) -> Path:

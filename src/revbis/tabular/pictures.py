@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from revbis.system.files import whole_file
-from revbis.tabular.result import LINEAR, MetricResult
+from revbis.tabular.registry import find_metric
+from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 _MOST_ROWS = 600  # a heat map has no more pixels than this to show
@@ -42,7 +43,7 @@ def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str 
         _grid_map(axes[2], result, origin)
     weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
     figure.suptitle(
-        f"{name + ': ' if name else ''}{result.metric.replace('_', ' ')}, {weights}   "
+        f"{name + ': ' if name else ''}{find_metric(result.metric).title}, {weights}   "
         f"(certified error {result.error_bound:.0e}, {result.solver})"
     )
     with whole_file(path) as file:
@@ -86,7 +87,7 @@ def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> N
     dots = axes.scatter(x[shown], y[shown], c=value[shown], cmap="cividis", s=size, alpha=0.9)
     axes.plot(x[origin], y[origin], "o", mfc="none", mec="crimson", ms=2 * size**0.5, mew=1.6)
     axes.figure.colorbar(dots, ax=axes, shrink=0.75, label="value")
-    kind = "reduced distance" if result.metric in LINEAR else "classical scaling"
+    kind = "reduced distance" if find_metric(result.metric).is_euclidean else "classical scaling"
     axes.set(title=f"two principal axes ({kind})", xlabel="axis 1", ylabel="axis 2")
     axes.set_aspect("equal", adjustable="datalim")
     if result.n <= _NUMBERS_UP_TO:

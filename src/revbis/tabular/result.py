@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from revbis import checks
 from revbis.system.memory import ensure_fits
 from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.registry import find_metric
 
 Array = NDArray[np.float64]
-LINEAR = ("revised", "mico")
 _FEW = 1000  # coordinates may be asked for beyond the states: the others are 0
 
 
@@ -145,7 +145,8 @@ class MetricResult:
             dim = checks.whole(dim, "dim", 1, max(self.n, _FEW))
         if self._factors is not None:
             return _principal_axes(self._factors[1], dim)
-        distances = self.reduced() if self.metric in LINEAR else self.matrix() ** 2
+        is_euclidean = find_metric(self.metric).is_euclidean
+        distances = self.reduced() if is_euclidean else self.matrix() ** 2
         return _classical_scaling(distances, dim)
 
     def _indices(self, value: ArrayLike, name: str) -> NDArray[np.int64]:

@@ -19,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.tabular.linear import EPS, Progress, Solution
+from revbis.tabular.linear import EPS
 from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.operators import Chain
+from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.transport import scratch
 from revbis.tabular.wasserstein_kernels import count_rows, exact_rows, frozen_rows
 
@@ -135,7 +136,7 @@ def mdp_problem(
     )
 
 
-def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+def policy_iteration(problem: TransportProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Exact sweeps with cheap sweeps under frozen couplings between them."""
     couplings = Couplings(problem)
     modulus = problem.discount * couplings.most_moved
@@ -147,7 +148,7 @@ def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) 
         sweeps += 1
         lost = problem.discount * slack + problem.rounding(problem.scale)
         bound = (modulus * change + lost) / (1 - modulus)
-        progress(sweeps, bound)
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if bound <= tol or patience == 10:
