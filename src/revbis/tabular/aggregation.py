@@ -13,6 +13,7 @@ from revbis.tabular.bounds import ValueGapBound, value_gap_bound
 from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult, as_result
+from revbis.tabular.values import bounded_value, optimal_policy, policy_value
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -59,15 +60,34 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
         raise ValueError("aggregate merges states: solve the metric with level='state'")
     if reason := find_metric(result.metric).unmergeable:
         raise ValueError(reason)
-    eps = checks.number(eps, "eps")
-    if not eps >= 0:
-        raise ValueError(f"eps must be at least 0, got {eps:g}")
+    eps = check_eps(eps)
     bound = value_gap_bound(result)
     offers = _offer_numbers(result)
     labels, representatives = _partition(bound, eps, offers)
     mdp, policy = _aggregated(result, labels, len(representatives))
     loss = _largest_mean_gap(bound, labels) / (1 - result.gamma)
     return Aggregation(labels, representatives, mdp, policy, loss)
+
+
+def check_eps(eps: float) -> float:
+    """A number that is not negative."""
+    eps = checks.number(eps, "eps")
+    if not eps >= 0:
+        raise ValueError(f"eps must be at least 0, got {eps:g}")
+    return eps
+
+
+def class_value(merged: Aggregation, gamma: float) -> Array:
+    """V̄, the value of each class, (C,): of its policy, or the optimal one if it has none."""
+    if merged.policy is None:
+        return optimal_policy(merged.mdp, gamma)[0]
+    return policy_value(merged.mdp, merged.policy, gamma)
+
+
+def value_loss(result: MetricResult, merged: Aggregation) -> Array:
+    """|V(s) − V̄(class of s)|, (S,): what `value_loss_bound` bounds."""
+    value = bounded_value(result, result.gamma)
+    return np.abs(value - class_value(merged, result.gamma)[merged.labels])
 
 
 def _offer_numbers(result: MetricResult) -> Index:

@@ -206,8 +206,13 @@ class FiniteMDP:
         rows = sp.diags(np.divide(1.0, visits, out=np.zeros(n * m), where=seen)) @ (counts + stay)
         return cls(_split_actions(rows, n, m), mean.reshape(n, m), mask=seen.reshape(n, m))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the MDP as `.npz` (plain arrays, no pickle), atomically."""
+    def save(self, path: str | os.PathLike[str], policy: Array | None = None) -> None:
+        """Writes the MDP as `.npz` (plain arrays, no pickle), atomically.
+
+        Args:
+            path: The file.
+            policy: A policy to keep beside it, as the array `policy`; `revbis tabular` uses it.
+        """
         path = Path(path)
         arrays = {
             "format": np.int64(_FORMAT),
@@ -219,6 +224,8 @@ class FiniteMDP:
         }
         if self.grid is not None:
             arrays["grid"] = self.grid
+        if policy is not None:
+            arrays["policy"] = as_policy(self, policy)
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 

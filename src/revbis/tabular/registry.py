@@ -187,14 +187,6 @@ def find_metric(name: str) -> Metric[Any]:
     return METRICS[checks.choice(name, METRICS, "metric")]
 
 
-def chosen_metrics(name: str, level: str = "state") -> list[str]:
-    """The names that `--metric` stands for: one, or all that have the level."""
-    from revbis import checks
-
-    checks.choice(name, (*METRICS, ALL), "metric")
-    return [each for each in METRICS if level in METRICS[each].levels] if name == ALL else [name]
-
-
 def register_metric(metric: Metric[Any]) -> None:
     """Adds a metric of your own: `solve`, `certify` and the command line then know its name.
 
