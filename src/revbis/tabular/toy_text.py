@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import breadth_first_order
 
 Array = NDArray[np.float64]
 _WANTED = "P[state][action] must list (probability, next_state, reward, terminated), all from 0 on"
@@ -89,22 +90,18 @@ def _refuse_ambiguous_ends(
 ) -> None:
     """A reachable state must end the episode always or never: else it cannot be made absorbing."""
     n = len(terminal)
-    going_on = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]
-    if not going_on:
+    moves = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]
+    if not moves:
         return
-    rows, columns = zip(*going_on, strict=True)
-    graph = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    first = np.flatnonzero(start) if start is not None else np.flatnonzero(~terminal)
-    reached = np.zeros(n, dtype=bool)
-    frontier = np.zeros(n)
-    frontier[first] = 1.0
-    while frontier.any():
-        reached |= frontier > 0
-        frontier = ((graph.T @ frontier) > 0) & ~reached
-    both = reached & terminal
-    if both.any():
+    first = np.flatnonzero(~terminal if start is None else start)
+    # Node n leads to every first state: what is reached from it is what an episode can reach.
+    edges = np.array(moves + [(n, s) for s in first])
+    graph = sp.csr_matrix((np.ones(len(edges)), edges.T), shape=(n + 1, n + 1))
+    reached = breadth_first_order(graph, n, return_predecessors=False)[1:]
+    both = reached[terminal[reached]]
+    if len(both):
         raise ValueError(
-            f"state {np.flatnonzero(both)[0]} ends the episode on some transitions and not on "
+            f"state {both.min()} ends the episode on some transitions and not on "
             "others, so it cannot be made absorbing"
         )
 
