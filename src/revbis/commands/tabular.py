@@ -13,14 +13,14 @@ import tyro
 
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
-from revbis.tabular.registry import ALL, METRICS
+from revbis.tabular.registry import ALL, BUILT_IN
 from revbis.tabular.settings import SolveSettings, Source
 
 if TYPE_CHECKING:
     from revbis.tabular import FiniteMDP, MetricResult
 
 Level = Literal["state", "state_action"]
-_NAMES = f"{{{','.join((*METRICS, ALL))}}}"
+_NAMES = f"{{{','.join((*BUILT_IN, ALL))}}}"
 _OUT = Path("revbis-out")
 _PRINT_UP_TO = 8
 _PAIRS_SHOWN = 10

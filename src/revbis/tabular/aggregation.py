@@ -1,4 +1,4 @@
-"""Merging states that a metric calls close, with a certificate on what it costs."""
+"""Aggregating states that a metric shows to be close, with a certified value loss."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Aggregation:
 
     Attributes:
         labels: Class of each state, (S,).
-        representatives: The state each class was built around, (C,).
-        mdp: The MDP on the classes; members of a class count equally.
+        representatives: The state that each class is built around, (C,).
+        mdp: The MDP on the classes; members of a class have equal weight.
         policy: The policy on the classes, (C, A), or None for the optimal one.
         value_loss_bound: |V(s) − V̄(class of s)| is at most this everywhere, where V̄ is the value
-            of `policy` in `mdp` (of the best policy when there is none).
+            of `policy` in `mdp` (of the optimal policy when there is none).
     """
 
     labels: Index
@@ -45,15 +45,15 @@ class Aggregation:
 
 
 def aggregate(result: MetricResult, eps: float) -> Aggregation:
-    r"""Merges states whose values the metric certifies to be within eps of a representative.
+    r"""Merges states whose values are within eps of a representative's, by the metric's bound.
 
-    Each class is a representative and the states not yet taken whose value-gap bound b to it is at
-    most eps, as far as the metric's own error can tell. The loss is certified by
+    Each class is a representative and the remaining states whose value-gap bound b to it is at most
+    eps, up to the metric's own error. The loss is certified by
     \(\max_s \frac{1}{|C(s)|} Σ_{t ∈ C(s)} b(s,t) / (1−γ)\).
 
     Args:
-        result: A metric on states, other than the lax one (whose classes share no actions).
-        eps: The largest value gap to a representative, at least 0.
+        result: A metric on states, other than lax bisimulation: its classes share no actions.
+        eps: Largest value gap to a representative, at least 0.
     """
     as_result(result)
     if result.level != "state":
@@ -91,7 +91,7 @@ def value_loss(result: MetricResult, merged: Aggregation) -> Array:
 
 
 def _offer_numbers(result: MetricResult) -> Index:
-    """Without a policy only states that offer the same actions can share a class."""
+    """Without a policy only states with the same available actions can share a class."""
     if result.policy is not None:
         return np.zeros(result.n, dtype=np.int64)
     return np.asarray(np.unique(result.mdp.available, axis=0, return_inverse=True)[1]).ravel()
@@ -115,23 +115,23 @@ def _partition(bound: ValueGapBound, eps: float, offers: Index) -> tuple[Index, 
 def _aggregated(
     result: MetricResult, labels: Index, n_classes: int
 ) -> tuple[FiniteMDP, Array | None]:
-    """Transitions and rewards averaged over a class, weighted by how often the policy acts so."""
+    """Transitions and rewards averaged over a class, weighted by the policy's probabilities."""
     mdp = result.mdp
     n, m = mdp.rewards.shape
     member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_classes, n))
     use = mdp.available.astype(np.float64) if result.policy is None else result.policy
-    used = member @ use
-    # Actions the policy never takes in a class are averaged over the members that offer them.
-    offered = member @ mdp.available.astype(np.float64)
-    weight = np.where((used > 0)[labels], use, mdp.available)
-    total = np.where(used > 0, used, offered)
+    usage = member @ use
+    # Actions that the policy never takes in a class are averaged where they are available.
+    offering = member @ mdp.available.astype(np.float64)
+    weight = np.where((usage > 0)[labels], use, mdp.available)
+    total = np.where(usage > 0, usage, offering)
     share = np.divide(weight, total[labels], out=np.zeros((n, m)), where=total[labels] > 0)
     P = []
     for a in range(m):
         rows = sp.diags(share[:, a]) @ mdp.transitions[np.arange(n) * m + a]
         P.append(sp.csr_matrix(member @ rows @ member.T))
-    policy = None if result.policy is None else used / used.sum(axis=1, keepdims=True)
-    return FiniteMDP(P, member @ (share * mdp.rewards), mask=offered > 0), policy
+    policy = None if result.policy is None else usage / usage.sum(axis=1, keepdims=True)
+    return FiniteMDP(P, member @ (share * mdp.rewards), mask=offering > 0), policy
 
 
 def _largest_mean_gap(bound: ValueGapBound, labels: Index) -> float:

@@ -24,7 +24,7 @@ from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
-_MOST_ROWS = 600  # a heat map has no more pixels than this to show
+_MOST_ROWS = 600  # more rows than this do not fit the pixels of a heat map
 _MOST_DOTS = 5000
 _NUMBERS_UP_TO = 12
 
@@ -102,12 +102,12 @@ def _numbers(axes: Axes, matrix: Array) -> None:
 
 
 def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> None:
-    where = result.embedding(2)
+    positions = result.embedding(2)
     shown = np.arange(result.n)
     if result.n > _MOST_DOTS:
         shown = np.sort(np.random.default_rng(0).choice(result.n, _MOST_DOTS, replace=False))
     size = 60 if result.n <= 50 else 18 if result.n <= 1000 else 6
-    x, y = where.T
+    x, y = positions.T
     dots = axes.scatter(x[shown], y[shown], c=value[shown], cmap="cividis", s=size, alpha=0.9)
     axes.plot(x[origin], y[origin], "o", mfc="none", mec="crimson", ms=2 * size**0.5, mew=1.6)
     axes.figure.colorbar(dots, ax=axes, shrink=0.75, label="value")
@@ -115,19 +115,19 @@ def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> N
     axes.set(title=f"two principal axes ({kind})", xlabel="axis 1", ylabel="axis 2")
     axes.set_aspect("equal", adjustable="datalim")
     if result.n <= _NUMBERS_UP_TO:
-        _labels(axes, where)
+        _labels(axes, positions)
 
 
-def _labels(axes: Axes, where: Array) -> None:
-    """Names of the states, those at one place together."""
+def _labels(axes: Axes, positions: Array) -> None:
+    """Names of the states; states at the same place share a label."""
     places: dict[tuple[float, float], list[int]] = {}
-    scale = max(float(np.ptp(where)), 1e-12)
-    for state, (x, y) in enumerate(where):
+    scale = max(float(np.ptp(positions)), 1e-12)
+    for state, (x, y) in enumerate(positions):
         key = (round(x / scale, 2), round(y / scale, 2))
         places.setdefault(key, []).append(state)
     for states in places.values():
         name = ", ".join(str(s) for s in states)
-        axes.annotate(name, where[states[0]], xytext=(6, 6), textcoords="offset points")
+        axes.annotate(name, positions[states[0]], xytext=(6, 6), textcoords="offset points")
 
 
 def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
@@ -137,7 +137,7 @@ def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
 
 
 def _on_grid(axes: Axes, mdp: FiniteMDP, numbers: NDArray[Any], title: str) -> AxesImage:
-    """A number for each state at its place; cells that are no states are grey."""
+    """A number for each state at its place; cells that are not states are grey."""
     assert mdp.grid is not None
     picture = np.full(mdp.grid.max(axis=0) + 1, np.nan)
     picture[mdp.grid[:, 0], mdp.grid[:, 1]] = numbers

@@ -1,6 +1,6 @@
 """The exact metrics: one `Metric` record each, found by name.
 
-A new metric is one file that defines `METRIC`, and one line in `_BUILT_IN`. Outside the package,
+A new metric is one file that defines `METRIC`, and one line in `BUILT_IN`. Outside the package,
 `register_metric` takes the record itself. Names are known without loading NumPy or Numba; a record
 is loaded when it is first asked for.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-_BUILT_IN = {
+BUILT_IN = {
     "revised": "revbis.tabular.metrics.revised",
     "mico": "revbis.tabular.metrics.mico",
     "pi_bisimulation": "revbis.tabular.metrics.pi_bisimulation",
@@ -171,7 +171,7 @@ class _Registry(Mapping[str, Metric[Any]]):
         del self._entries[name]
 
 
-_REGISTRY = _Registry(_BUILT_IN)
+_REGISTRY = _Registry(BUILT_IN)
 METRICS: Mapping[str, Metric[Any]] = _REGISTRY
 """The records by name; iterating gives the names."""
 
@@ -211,7 +211,7 @@ def unregister_metric(name: str) -> None:
     Raises:
         ValueError: If there is none of that name, or it is built in.
     """
-    if name in _BUILT_IN or name not in METRICS:
+    if name in BUILT_IN or name not in METRICS:
         raise ValueError(f"{name!r:.80} is not a metric that register_metric added")
     _REGISTRY.remove(name)
 

@@ -162,8 +162,8 @@ def _sequence(
         problem = make_problem(replace(empty, c=c))
         d, _ = problem.apply(d)
         on_iteration(step + 1, np.inf)
-    applied, lost = problem.apply(d)
-    bound = (float(np.abs(applied - d).max()) + lost) / (1 - problem.discount)
+    applied, roundoff = problem.apply(d)
+    bound = (float(np.abs(applied - d).max()) + roundoff) / (1 - problem.discount)
     return Solution(bound, len(coefficients), matrix=d)
 
 

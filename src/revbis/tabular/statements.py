@@ -1,4 +1,4 @@
-"""Every inequality the metrics obey, and those they only seem to, tested on a given MDP."""
+"""Every inequality that the metrics satisfy, and some that they do not, tested on an MDP."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Statement:
 
     Attributes:
         text: The inequality.
-        theorem: Whether it holds on every MDP. The others are here because people expect them.
-        slack: The least of right side minus left side; negative means violated.
-        allowance: What errors of the solvers and rounding may have taken from the slack.
+        theorem: Whether it holds on every MDP. The others are often expected to, but do not.
+        slack: The smallest difference, right side minus left side; negative means violated.
+        allowance: How much of the slack solver and rounding errors can account for.
     """
 
     text: str
@@ -67,13 +67,13 @@ def check_statements(
         gamma: Discount.
         c: Coefficient of the weighted form.
         tol: Certified error of the metrics.
-        seed: Of the random matrices that contraction and certificates are tested with.
+        seed: Seed of the random matrices that contraction and certificates are tested with.
         progress: As for `revised`.
     """
     if len(as_mdp(mdp).state_actions) > _MOST_PAIRS:
         raise ValueError(
             f"the statements need matrices over all state-action pairs, and there are "
-            f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are accepted"
+            f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are supported"
         )
     facts = _Facts(mdp, as_policy(mdp, policy), gamma, c, tol, seed, progress)
     return [

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import breadth_first_order
 
 Array = NDArray[np.float64]
-_WANTED = "P[state][action] must list (probability, next_state, reward, terminated), all from 0 on"
+_EXPECTED = (
+    "P[state][action] must list (probability, next_state, reward, terminated), with states and "
+    "actions numbered from 0"
+)
 
 
 def make(name: str) -> Any:
-    """The Gymnasium environment of that id."""
+    """The Gymnasium environment with that id."""
     try:
         import gymnasium
     except ImportError:
@@ -46,7 +49,7 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
             if p > 0
         ]
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{_WANTED}: {error}") from None
+        raise ValueError(f"{_EXPECTED}: {error}") from None
     _refuse_unknown_states(entries, n, m)
     terminal = np.zeros(n, dtype=bool)
     terminal[[t for _, _, _, t, _, done in entries if done]] = True
@@ -78,8 +81,8 @@ def _refuse_unknown_states(
     for s, a, _, t, _, _ in entries:
         if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
             raise ValueError(
-                f"{_WANTED}; there are {n} states and at most {m} actions, but a move from state "
-                f"{s} by action {a} to state {t}"
+                f"{_EXPECTED}; there are {n} states and at most {m} actions, but action {a} leads "
+                f"from state {s} to state {t}"
             )
 
 

@@ -26,7 +26,7 @@ def policy_value(mdp: FiniteMDP, policy: ArrayLike, gamma: float) -> Array:
 
 
 def action_value(mdp: FiniteMDP, value: ArrayLike, gamma: float) -> Array:
-    """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not on offer."""
+    """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not available."""
     value = checks.finite_matrix(value, (as_mdp(mdp).n_states,), "value")
     gamma = checks.discount(gamma)
     q = mdp.rewards + gamma * (mdp.transitions @ value).reshape(mdp.rewards.shape)
