@@ -1,6 +1,8 @@
 """`revbis tabular values` and `aggregate`; the tests of `solve` and `bounds` are in test_cli.py."""
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,14 @@ def test_values_further_ahead_than_the_metric(tmp_path: Path, capsys, monkeypatc
         "delay-20-revised-gamma-0.5-target-0.99-values.csv",
         "delay-20-revised-gamma-0.5-values.csv",
     ]
+
+
+def test_a_sample_of_pairs_is_called_one(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(gaps, "_MOST_PAIRS", 100)
+    main(["tabular", "values", "--example", "grid", "--size", "6", "--out", str(tmp_path)])
+    rows = read(tmp_path / "grid-6-revised-gamma-0.9-values.csv")
+    assert 50 < len(rows) <= 100
+    assert f"largest gaps in a sample of {len(rows)} pairs" in capsys.readouterr().out
 
 
 def test_a_violated_bound_ends_with_exit_code_1(tmp_path: Path, capsys, monkeypatch) -> None:
@@ -157,3 +167,31 @@ def test_help_teaches(command: str, capsys, monkeypatch) -> None:
     assert "--example" in printed
     if command != "bounds":
         assert f"revbis tabular {command} --" in printed and "lax_bisimulation,all" in printed
+
+
+@pytest.mark.parametrize("words", ["values --metric all", "aggregate --metric all --eps 0.1"])
+def test_the_documentation_shows_what_is_printed(words: str, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    command, *flags = words.split()
+    main(["tabular", command, "--example", "rooms", *flags, "--out", str(tmp_path)])
+    table = capsys.readouterr().out.split("\n\n")[0]
+    page = Path(__file__).parents[2] / "docs" / "exact-metrics.md"
+    assert (
+        f"$ revbis tabular {command} --example rooms {' '.join(flags)}\n{table}\n```"
+        in page.read_text()
+    )
+
+
+def test_help_of_every_command_loads_nothing_heavy() -> None:
+    code = (
+        "import contextlib, sys\n"
+        "from revbis.cli import main\n"
+        "for words in ([], ['solve'], ['values'], ['aggregate'], ['bounds']):\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        main(['tabular', *words, '--help'])\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "revbis.commands.tabular" in modules
+    assert modules & {"torch", "numba", "numpy", "scipy", "matplotlib"} == set()

@@ -38,13 +38,13 @@ def print_table(title: str, rows: Sequence[dict[str, str]], spare: Sequence[str]
 def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
     """Shows the error reached and the time left, for a solver that is to reach `tol`."""
     first: list[float] = []
-    with _bar(f"{name}: starting (the first run compiles for some seconds)", 1.0) as show:
+    with _bar(f"{name}: starting (the first run compiles for a few seconds)", 1.0) as show:
 
         def report(iteration: int, bound: float) -> None:
             if math.isfinite(bound) and bound > tol:
                 first.append(bound)
                 del first[1:]
-            text = f"{name}: step {iteration}, error ≤ {bound:.1e} (wanted {tol:.0e})"
+            text = f"{name}: step {iteration}, error ≤ {bound:.1e} (target {tol:.0e})"
             show(text, _share_done(first[0], bound, tol) if first else 0.0)
 
         yield report

@@ -125,7 +125,8 @@ def values(
     for each in gaps:
         rule = f"{each.rule.result.metric}: {each.rule.explanation}"
         print("\n" + textwrap.fill(rule, line_width()))
-        print_table("largest gaps", summaries.pair_rows(each, _PAIRS_SHOWN))
+        among = "" if each.complete else f" in a sample of {len(each.gap):,} pairs"
+        print_table(f"largest gaps{among}", summaries.pair_rows(each, _PAIRS_SHOWN))
     _print_files(out, files)
     if not all(each.holds for each in gaps):
         sys.exit(1)
