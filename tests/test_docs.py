@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -42,9 +41,9 @@ def test_local_links_lead_somewhere(page: Path) -> None:
 
 def test_equations_page_names_what_exists() -> None:
     from revbis import objectives, tabular
-    from revbis.commands.tabular import Solver
     from revbis.tabular import operators, statements
 
+    solvers = {solver.name for metric in tabular.METRICS.values() for solver in metric.solvers}
     text = (ROOT / "docs" / "equations.md").read_text()
     for name in re.findall(r"`operators\.(\w+)`", text):
         assert hasattr(operators, name)
@@ -52,6 +51,6 @@ def test_equations_page_names_what_exists() -> None:
         assert hasattr(statements, name)
     for name in re.findall(r"\| `(\w+)(?:\([^`]*\))?` \|", text):
         places = (tabular, objectives)
-        assert any(hasattr(place, name) for place in places) or name in get_args(Solver)
+        assert any(hasattr(place, name) for place in places) or name in solvers
     written = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
     assert set(re.findall(r"test_\w+\.py", text)) <= written

@@ -15,7 +15,7 @@ from io import StringIO
 from typing import Any, NoReturn, cast
 
 _COMMANDS = {
-    "tabular": "exact metrics on finite MDPs: solve, bounds",
+    "tabular": "exact metrics on finite MDPs: solve, values, aggregate, bounds",
     "probe": "learned metrics beside the exact ones, on a rendered grid world",
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",

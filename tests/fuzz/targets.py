@@ -71,13 +71,15 @@ def _words(rng: random.Random, folder: Path) -> list[str]:
         ["tabular", "solve", "--example", "grid", "--size", "3", "--tol", "1e-3"],
         ["tabular", "bounds", "--example", "toy", "--gamma", "0.5"],
         ["tabular", "solve", "--mdp", str(folder / "none.npz")],
+        ["tabular", "values", "--example", "toy", "--target-gamma", "0.5", "--metric", "all"],
+        ["tabular", "aggregate", "--example", "grid", "--size", "3", "--eps", "0.1"],
         ["eval", str(folder / "none"), "--episodes", "1"],
         ["report", str(folder / "none")],
         ["neighbours", str(folder / "none")],
         ["env", "list"],
         ["env", "check", "a.b:c"],
         ["reproduce", "table1", "--out", str(folder / "reproduced"), "--scale", "cpu"],
-    ][rng.randrange(14)]
+    ][rng.randrange(16)]
     flags = ["--size", "--gamma", "--seed", "--frames", "--threads", "--out", "--episodes", "--tol"]
     flags += [
         "--explore-steps",

@@ -11,8 +11,8 @@ def free_memory(monkeypatch):
     """Sets how many bytes the library believes to be free."""
 
     def set_free(size):
-        # `ensure_fits` looks the name up in its module, the solver among its own imports.
+        # `ensure_fits` looks the name up in its module, `families` among its own imports.
         monkeypatch.setattr("revbis.system.memory.available_bytes", lambda: size)
-        monkeypatch.setattr("revbis.tabular.solver.available_bytes", lambda: size)
+        monkeypatch.setattr("revbis.tabular.families.available_bytes", lambda: size)
 
     return set_free

@@ -1,4 +1,4 @@
-"""Whatever comes in by the tabular doors, what is wrong with it is said in words."""
+"""Every invalid argument of the exact metrics gets an error that names it."""
 
 import io
 import struct
@@ -30,7 +30,7 @@ def _no_warnings() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("p", "r", "said"),
+    ("p", "r", "message"),
     [
         (P.astype(complex), R, "P .* must hold real numbers, got complex numbers"),
         (P.astype(object), R, "got dtype object"),
@@ -43,7 +43,7 @@ def _no_warnings() -> Any:
         (-P, R, "is negative"),
         ([sp.eye(2).astype(complex)], R, r"P\[0\] must hold real numbers, got dtype complex128"),
         ([sp.eye(2, dtype=bool)], R, r"P\[0\] must hold real numbers, got dtype bool"),
-        (np.array([[2**63]], dtype=np.uint64), [[0.0]], "is no state"),
+        (np.array([[2**63]], dtype=np.uint64), [[0.0]], "is not a state"),
         (P, R.astype(complex), "R, of shape .* must hold real numbers, got complex"),
         (P, R.astype(bool), "R, of .* got booleans"),
         (P, [["1"], ["2"]], "R, of .* got texts"),
@@ -53,13 +53,13 @@ def _no_warnings() -> Any:
         (P, [[1e200], [0]], r"R\[0, 0\] = 1e\+200 is larger than 1e\+100"),
     ],
 )
-def test_arrays_of_the_wrong_kind(p: Any, r: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_arrays_of_the_wrong_kind(p: Any, r: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         FiniteMDP(p, r)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"mask": [[True], [True, False]]}, "mask must be booleans"),
         ({"mask": [[1], [1]]}, "mask must be booleans"),
@@ -67,8 +67,8 @@ def test_arrays_of_the_wrong_kind(p: Any, r: Any, said: str) -> None:
         ({"grid": []}, "grid must be .* integers"),
     ],
 )
-def test_mask_and_grid(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_mask_and_grid(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         FiniteMDP(P, R, **options)
 
 
@@ -122,20 +122,20 @@ def test_what_is_no_mdp_or_no_result(other: Any) -> None:
         lambda: tabular.value_gap_bound(other),
         lambda: tabular.compare(np.eye(3), other),
     ):
-        with pytest.raises(ValueError, match="a MetricResult, as solve returns, is wanted"):
+        with pytest.raises(ValueError, match="expected a MetricResult, as returned by solve"):
             call()
 
 
 def test_indices_of_results() -> None:
     result = tabular.revised(*TOY, 0.9)
-    for i, j, said in (
+    for i, j, message in (
         (0.5, 1, "i must hold integers"),
-        ([0, 1], [0, 1, 2], "shapes that go together"),
+        ([0, 1], [0, 1, 2], "i and j must broadcast"),
         ([[0], [0, 1]], 0, "i must be an array"),
         (None, 0, "i must hold real numbers, got None"),
         (3, 0, "i must be in 0..2"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             result.pairs(i, j)
     for row in ("x", [0, 1], -1, 1.5):
         with pytest.raises(ValueError, match=r"^i must be"):
@@ -160,8 +160,8 @@ def test_sizes_of_examples(size: Any) -> None:
         (lambda n: examples.garnet(20, n_actions=n), "n_actions must be"),
         (lambda n: examples.garnet(20, branching=n), "branching must be"),
     )
-    for make, said in makers:
-        with pytest.raises(ValueError, match=said):
+    for make, message in makers:
+        with pytest.raises(ValueError, match=message):
             make(size)
 
 
@@ -200,7 +200,7 @@ def test_transition_tables(table: Any) -> None:
 
 
 def test_transitions_that_would_fill_memory() -> None:
-    with pytest.raises(MemoryError, match="number them from 0 on"):
+    with pytest.raises(MemoryError, match="number them consecutively from 0"):
         FiniteMDP.from_transitions([10**15], [0], [0.0], [0])
     with pytest.raises(ValueError, match="n_states must be a whole number"):
         FiniteMDP.from_transitions([0], [0], [0.0], [0], n_states=1.5)  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def test_files_that_unpack_to_more_than_memory_holds(tmp_path: Path, monkeypatch
     assert path.stat().st_size < 5000
     assert read_npz(path)["P"].shape == (10**5,)
     monkeypatch.setattr("revbis.tabular.npz.available_bytes", lambda: 700_000)
-    with pytest.raises(ValueError, match=r"unpacked it has 0.0 GB"):
+    with pytest.raises(ValueError, match=r"it unpacks to 0.0 GB"):
         read_npz(path)
 
 
@@ -244,7 +244,7 @@ def test_pickles_and_other_foreign_files(tmp_path: Path) -> None:
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
     path = archive(tmp_path / "objects.npz", P=pickled.getvalue())
-    with pytest.raises(ValueError, match=r"P.npy holds Python objects; arrays of numbers"):
+    with pytest.raises(ValueError, match=r"P.npy holds Python objects; expected arrays of numbers"):
         FiniteMDP.load(path)
     deep = b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"(" * 9000
     for content in (b"", b"text", b"PK\x03\x04", pickled.getvalue(), deep):

@@ -111,7 +111,7 @@ def test_solvers_agree_on_a_deterministic_chain():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_tolerance_beyond_double_precision_is_said(solver):
+def test_a_tolerance_beyond_double_precision_warns(solver):
     mdp, policy = examples.garnet(10, seed=1)
     with pytest.warns(ToleranceWarning, match=f"tolerance 1.0e-15 not met, .* is what {solver} re"):
         result = revised(mdp, policy, 0.9, tol=1e-15, solver=solver)

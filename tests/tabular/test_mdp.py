@@ -159,8 +159,8 @@ def with_entry(array, where, value):
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        ((1, 0, 2), 0.75, r"P\[s=1, a=0, :\] sums to 0.75, wanted 1 \(1 of 6 rows are off\)"),
-        ((2, 1, 0), 0.0, r"P\[s=2, a=1, :\] sums to 0, wanted 1"),
+        ((1, 0, 2), 0.75, r"P\[s=1, a=0, :\] sums to 0.75, expected 1 \(1 of 6 rows are off\)"),
+        ((2, 1, 0), 0.0, r"P\[s=2, a=1, :\] sums to 0, expected 1"),
         ((1, 1, 0), -0.25, r"P\[s=1, a=1, s'=0\] = -0.25 is negative"),
         ((0, 1, 2), np.nan, r"P\[s=0, a=1, s'=2\] = nan is not finite"),
         ((0, 1, 2), np.inf, r"P\[s=0, a=1, s'=2\] = inf is not finite"),
@@ -174,8 +174,8 @@ def test_bad_rows_are_named(form, where, value, message):
 @pytest.mark.parametrize(
     ("successors", "message"),
     [
-        ([[0, 3], [2, 2], [1, 0]], r"P\[0, 1\] = 3 is no state; successors 0 to 2 are wanted"),
-        ([[0, 1], [2, 2], [-1, 0]], r"P\[2, 0\] = -1 is no state"),
+        ([[0, 3], [2, 2], [1, 0]], r"P\[0, 1\] = 3 is not a state; successors must be in 0..2"),
+        ([[0, 1], [2, 2], [-1, 0]], r"P\[2, 0\] = -1 is not a state"),
     ],
 )
 def test_successors_out_of_range_are_named(successors, message):
@@ -203,7 +203,7 @@ def test_successors_out_of_range_are_named(successors, message):
         ({"R": [["a", "b"]] * 3}, r"R, of shape \(3, 2\), must hold real numbers, got texts"),
         ({"mask": MASK.T}, r"mask must be booleans of shape \(3, 2\), got bool of \(2, 3\)"),
         ({"mask": MASK.astype(int)}, r"mask must be booleans of shape \(3, 2\), got int64"),
-        ({"mask": MASK & [[1, 1], [0, 0], [1, 1]] == 1}, r"mask\[1\] offers no action"),
+        ({"mask": MASK & [[1, 1], [0, 0], [1, 1]] == 1}, r"mask\[1\] has no available action"),
         ({"grid": [[0, 0]]}, r"grid must be \(3, 2\) integers from 0 .*got int64 of \(1, 2\)"),
         ({"grid": np.zeros((3, 2))}, "grid must be .*got float64"),
         ({"grid": [[0, 0], [0, 1], [0, -1]]}, "grid must be .*from 0"),
@@ -242,10 +242,10 @@ def test_as_policy_accepts_actions_and_probabilities():
         ([0, 1], r"policy must have shape \(3, 2\), got \(2,\)"),
         ([0.0, 1.0, 1.0], r"policy must have shape \(3, 2\), got \(3,\)"),
         ([[0.5, 0.5], [1.5, -0.5], [0, 1]], r"policy\[1, 1\] = -0.5 is negative"),
-        ([[1, 0], [0.5, 0.4], [0, 0.5]], r"policy\[1\] sums to 0.9, wanted 1 \(2 of 3 rows are"),
+        ([[1, 0], [0.5, 0.4], [0, 0.5]], r"policy\[1\] sums to 0.9, expected 1 \(2 of 3 rows are"),
         ([[1, 0], [np.nan, 0.4], [0, 1]], r"the first is policy\[1, 0\] = nan"),
         ([[0.5, 0.5], [1, 0], [0, 1]], r"policy\[0, 1\] = 0.5 is above 0, but that action is not"),
-        ([0, 0, 0], r"policy\[2, 0\] = 1.0 is above 0, but that action is not on offer"),
+        ([0, 0, 0], r"policy\[2, 0\] = 1.0 is above 0, but that action is not available"),
     ],
 )
 def test_as_policy_refuses(policy, message):

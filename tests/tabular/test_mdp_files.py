@@ -124,21 +124,34 @@ def test_any_flipped_byte_of_the_directory(tmp_path):
             assert "x.npz" in str(error)  # noqa: PT017 - some bytes do not matter
 
 
+def test_a_policy_is_kept_beside_the_mdp(tmp_path):
+    mdp, policy = examples.toy()
+    mdp.save(tmp_path / "x.npz", policy)
+    with np.load(tmp_path / "x.npz") as file:
+        assert file["policy"].tolist() == policy.tolist()
+    assert FiniteMDP.load(tmp_path / "x.npz").rewards.tolist() == mdp.rewards.tolist()
+    with pytest.raises(ValueError, match="policy must have shape"):
+        mdp.save(tmp_path / "y.npz", policy[:2])
+    assert not (tmp_path / "y.npz").exists()
+
+
 def test_an_npy_is_no_npz(tmp_path):
     np.save(tmp_path / "x.npy", P)
     with pytest.raises(ValueError, match=r"x\.npy is not a readable \.npz"):
         FiniteMDP.load(tmp_path / "x.npy")
 
 
-def test_foreign_npz_is_told_what_it_holds(tmp_path):
+def test_the_error_lists_what_a_foreign_npz_holds(tmp_path):
     np.savez(tmp_path / "x.npz", weights=np.ones(3), bias=np.ones(1))
-    with pytest.raises(ValueError, match=r"holds \['bias', 'weights'\]; wanted what FiniteMDP"):
+    with pytest.raises(
+        ValueError, match=r"holds \['bias', 'weights'\]; expected the output of FiniteMDP"
+    ):
         FiniteMDP.load(tmp_path / "x.npz")
 
 
 def test_empty_npz(tmp_path):
     np.savez(tmp_path / "x.npz")
-    with pytest.raises(ValueError, match="holds nothing; wanted"):
+    with pytest.raises(ValueError, match="holds nothing; expected"):
         FiniteMDP.load(tmp_path / "x.npz")
 
 

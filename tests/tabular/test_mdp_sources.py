@@ -39,14 +39,14 @@ def ends(table):
 
 def reachable(env):
     """States an episode can be in: Taxi's table has others, from which no start leads."""
-    table, found = env.unwrapped.P, set(np.flatnonzero(env.unwrapped.initial_state_distrib))
-    frontier = set(found)
+    table, states = env.unwrapped.P, set(np.flatnonzero(env.unwrapped.initial_state_distrib))
+    frontier = set(states)
     while frontier:
         s = frontier.pop()
         following = {t for row in table[s].values() for p, t, _, done in row if p > 0 and not done}
-        frontier |= following - found
-        found |= following
-    return sorted(found)
+        frontier |= following - states
+        states |= following
+    return sorted(states)
 
 
 def test_toy_text_environments(env):
@@ -186,7 +186,7 @@ def test_counts_can_be_given():
 @pytest.mark.parametrize(
     ("s", "a", "r", "s2", "sizes", "message"),
     [
-        ([], [], [], [], {}, "are empty: at least one transition is wanted"),
+        ([], [], [], [], {}, "are empty: at least one transition is needed"),
         ([0, 0], [0], [1, 1], [0, 0], {}, r"must have one length, got 2, 1, 2 and 2"),
         ([0], [0], [1], [0, 0], {}, r"must have one length, got 1, 1, 1 and 2"),
         ([0], [0], [1, 2], [0], {}, r"r must have shape \(1,\), got \(2,\)"),

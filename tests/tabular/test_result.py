@@ -191,7 +191,7 @@ def test_a_matrix_that_cannot_fit_is_refused(both, free_memory):
     assert full.matrix().shape == (full.n, full.n)
 
 
-def test_a_large_matrix_is_said(both, caplog, monkeypatch):
+def test_a_large_matrix_is_announced(both, caplog, monkeypatch):
     low = both[0]
     monkeypatch.setattr("revbis.system.memory._SAY_ABOVE", 8 * low.n**2)
     with caplog.at_level(logging.WARNING, "revbis"):

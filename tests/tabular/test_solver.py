@@ -18,9 +18,9 @@ from revbis.tabular import (
     pi_bisimulation,
     revised,
     solve,
-    solver,
 )
 from revbis.tabular.operators import reward_distribution
+from revbis.tabular.solver import _memory, blank_result, make_problem
 from tabular.reference import apply, chain
 from tabular.strategies import few, mdps
 
@@ -118,22 +118,23 @@ def test_a_sequence_that_cannot_fit_is_refused(free_memory):
 )
 def test_memory_estimates_are_not_too_low(monkeypatch, name, metric, case):
     monkeypatch.setattr(linear, "_ROWS_PER_CALL", 1)  # else the block is as large as the matrix
-    problem = solver.make_problem(solver.blank_result(metric, *case, 0.5))
-    solver._run(name, problem, 1e-3, lambda *_: None)  # compiles
+    problem = make_problem(blank_result(metric, *case, 0.5))
+    tried = next(each for each in METRICS[metric].solvers if each.name == name)
+    tried.run(problem, 1e-3, lambda *_: None)  # compiles
     tracemalloc.start()
     try:
-        solver._run(name, problem, 1e-3, lambda *_: None)
+        tried.run(problem, 1e-3, lambda *_: None)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak <= 1.2 * solver._memory(name, problem) + 50_000
+    assert peak <= 1.2 * tried.memory(problem) + 50_000
 
 
 def test_the_estimate_of_low_rank_counts_the_rewards():
-    result = solver.blank_result("revised", *examples.garnet(200, 3, 3, seed=0), 0.5)
-    problem = solver.make_problem(result)
+    result = blank_result("revised", *examples.garnet(200, 3, 3, seed=0), 0.5)
+    problem = make_problem(result)
     F, _ = reward_distribution(problem.chain)
-    assert F.nbytes <= solver._memory("low_rank", problem)
+    assert F.nbytes <= _memory("low_rank", problem)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ def test_what_people_expect_fails_somewhere():
         broken |= {s.text for s in check_statements(*case, 0.9) if not s.holds}
     twins = FiniteMDP(np.array([[0, 0], [1, 1]]), [[0.0, 1.0], [0.0, 1.0]])
     for case in (examples.toy(), (twins, np.eye(2)), examples.delay_chain(20)):
-        found = check_statements(*case, 0.99)
-        assert all(s.holds for s in found if s.theorem)
-        broken |= {s.text for s in found if not s.holds}
-    expected = {s.text for s in found if not s.theorem}
+        results = check_statements(*case, 0.99)
+        assert all(s.holds for s in results if s.theorem)
+        broken |= {s.text for s in results if not s.holds}
+    expected = {s.text for s in results if not s.theorem}
     assert len(expected) == 7
     assert broken == expected
 
@@ -38,5 +38,5 @@ def test_a_statement_knows_its_slack():
 
 def test_too_many_pairs_are_refused(monkeypatch):
     monkeypatch.setattr(statements, "_MOST_PAIRS", 3)
-    with pytest.raises(ValueError, match="there are 5; at most 3 are accepted"):
+    with pytest.raises(ValueError, match="there are 5; at most 3 are supported"):
         check_statements(*examples.toy(), 0.9)

@@ -190,7 +190,7 @@ def test_an_infinite_iterate_is_not_certified(monkeypatch):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_tight_tolerance_is_certified_or_said(metric):
+def test_a_tight_tolerance_is_certified_or_warned_about(metric):
     case = examples.garnet(8, 2, 3, seed=4)
     loose = solve(metric, *case, 0.9, 1e-9)
     with pytest.warns(ToleranceWarning, match="is what policy_iteration reaches"):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from revbis.commands.tables import lay_out, line_width
 
 if TYPE_CHECKING:
-    from revbis.tabular.linear import Progress
+    from revbis.tabular.registry import OnIteration
 
 _QUIET_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
@@ -35,16 +35,16 @@ def print_table(title: str, rows: Sequence[dict[str, str]], spare: Sequence[str]
 
 
 @contextmanager
-def solver_bar(name: str, tol: float) -> Iterator[Progress]:
+def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
     """Shows the error reached and the time left, for a solver that is to reach `tol`."""
     first: list[float] = []
-    with _bar(f"{name}: starting (the first run compiles for some seconds)", 1.0) as show:
+    with _bar(f"{name}: starting (the first run compiles for a few seconds)", 1.0) as show:
 
         def report(iteration: int, bound: float) -> None:
             if math.isfinite(bound) and bound > tol:
                 first.append(bound)
                 del first[1:]
-            text = f"{name}: step {iteration}, error ≤ {bound:.1e} (wanted {tol:.0e})"
+            text = f"{name}: step {iteration}, error ≤ {bound:.1e} (target {tol:.0e})"
             show(text, _share_done(first[0], bound, tol) if first else 0.0)
 
         yield report

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import time
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,66 +13,38 @@ import tyro
 
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
+from revbis.tabular.registry import ALL, BUILT_IN
+from revbis.tabular.settings import SolveSettings, Source
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from revbis.tabular import FiniteMDP, MetricResult
-    from revbis.tabular.statements import Statement
 
-    Array = NDArray[np.float64]
-
-Metric = Literal["revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulation", "all"]
-ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay"]
-Solver = Literal[
-    "auto",
-    "doubling",
-    "jacobi",
-    "low_rank",
-    "in_place",
-    "pointer_doubling",
-    "gather",
-    "policy_iteration",
-]
+Level = Literal["state", "state_action"]
+_NAMES = f"{{{','.join((*BUILT_IN, ALL))}}}"
+_OUT = Path("revbis-out")
 _PRINT_UP_TO = 8
+_PAIRS_SHOWN = 10
 _MOST_DIGITS, _LEAST_DIGITS = 6, 2
-_DEFAULT_SIZES = {"grid": 8, "rooms": 11, "garnet": 100, "delay": 20}
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the MDP comes from: give one of example, mdp and gym."""
+class SolveFlags(SolveSettings):
+    """The settings, with the metrics' names in the help text."""
 
-    example: ExampleName | None = None
-    """A built-in MDP: the paper's toy with the rewards it states (toy) or those that give its
-    printed numbers (toy-printed), an open grid, a grid with four rooms, a random MDP (garnet), two
-    chains with a delayed reward (delay)."""
-    mdp: Path | None = None
-    """An .npz: what FiniteMDP.save wrote, or arrays P (S,A,S), R (S,A) and optionally policy."""
-    gym: str | None = None
-    """A Gymnasium id with a transition table, such as FrozenLake-v1."""
-    policy: str = "own"
-    """own (the example's or the file's; uniform if it has none), uniform, optimal, or a .npy file
-    with (S,A) probabilities or (S,) actions."""
-    size: int | None = None
-    """Size of the example: side of a grid, states of a garnet, steps of a delay."""
-    slip: float = 0.2
-    """Probability that a move on a grid goes astray."""
-    seed: int = 0
-    """Seed of a garnet."""
+    metric: Annotated[str, tyro.conf.arg(metavar=_NAMES)] = SolveSettings.metric
+    """The metric, or all of them."""
+
+
+SourceFlags = Annotated[Source, tyro.conf.arg(name="")]
+Settings = Annotated[SolveFlags, tyro.conf.arg(name="")]
 
 
 def solve(
-    source: Annotated[Source, tyro.conf.arg(name="")],
-    metric: Metric = "revised",
-    gamma: float = 0.9,
-    c: float | None = None,
-    tol: float = 1e-6,
-    level: Literal["state", "state_action"] = "state",
-    solver: Solver = "auto",
+    source: SourceFlags,
+    settings: Settings,
+    level: Level = "state",
     origin: int = 0,
-    out: Path = Path("revbis-out"),
+    out: Path = _OUT,
 ) -> None:
     """Solves one metric, or all of them; writes distances and pictures.
 
@@ -82,47 +53,126 @@ def solve(
 
     Args:
         source: Where the MDP comes from.
-        metric: The metric, or all of them.
-        gamma: Discount factor, in [0, 1).
-        c: Weighted form: weights 1−c on the reward gap and c on the next-state term.
-        tol: Wanted error of every distance; the certified one is printed.
-        level: Distances of states, or of state-action pairs (revised, mico, pi_bisimulation).
-        solver: How; auto chooses.
+        settings: What to solve.
+        level: Distances of states, or of state-action pairs (for metrics of a policy).
         origin: The state whose distances the map on a grid shows.
-        out: Folder for the results: a .npz, a .csv and a .png for each metric, named after the
-            MDP, the metric and the discount.
+        out: Folder for a .npz, a .csv and a .png file for each metric.
     """
-    from revbis import tabular
+    from revbis.tabular import jobs, output, sources, summaries
 
-    mdp, policy = _load(source, gamma)
-    _check_origin(mdp, origin)
-    names = list(tabular.METRICS) if metric == "all" else [metric]
-    if level == "state_action" and metric == "all":
-        names = ["revised", "mico", "pi_bisimulation"]
+    names = jobs.chosen_metrics(settings.metric, level)
+    mdp, policy = sources.load(source, settings.gamma)
+    jobs.check_origin(mdp, origin)
     out.mkdir(parents=True, exist_ok=True)
-    rows, results, written = [], [], []
-    for name in names:
-        start = time.perf_counter()
-        with solver_bar(name, tol) as progress:
-            result = tabular.solve(name, mdp, policy, gamma, tol, c, level, solver, progress)
-        seconds = time.perf_counter() - start
+    rows, results, files = [], [], []
+    for result, seconds in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
+        name = output.file_name(source, result)
+        endings = output.write(result, origin, out / name, source.name)
+        if result.n > output.MATRIX_UP_TO:
+            _print_matrix_left_out(name, result.n)
         results.append(result)
-        rows.append(_summary(result, seconds))
-        written.append(_write(result, origin, out, source))
-    print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows, spare=["iterations"])
+        rows.append(summaries.metric_row(result, seconds))
+        files.append(f"{name} ({', '.join(endings)})")
+    print_table(_title(source, mdp, settings), rows, spare=["iterations"])
     if results[0].n <= _PRINT_UP_TO:
         for result in results:
             _print_matrix(result)
-    print("\n".join(["", f"written to {out}/:", *(f"  {line}" for line in written)]))
+    _print_files(out, files)
+
+
+def values(
+    source: SourceFlags,
+    settings: Settings,
+    level: Level = "state",
+    target_gamma: float | None = None,
+    out: Path = _OUT,
+) -> None:
+    """Bounds value gaps by a metric, and sets the bounds beside the true gaps.
+
+    Metrics of a policy bound gaps of its values, |V(s) − V(t)|, or of Q between state-action pairs;
+    bisimulation and lax bisimulation bound gaps of optimal values. Where the values look further
+    ahead than the metric (--c below --gamma), the bound has an additional term, and the output
+    explains it. Prints how tight the bounds are and the pairs with the largest gaps. Exits with 1
+    if a bound should ever be violated.
+
+    Examples: revbis tabular values --example rooms --metric all;
+    revbis tabular values --example delay --gamma 0.99 --c 0.5.
+
+    Args:
+        source: Where the MDP comes from.
+        settings: What to solve.
+        level: Gaps of V between states, or of Q between state-action pairs.
+        target_gamma: Discount factor of the values; --gamma when not given.
+        out: Folder for a .csv file for each metric: a row for each pair, at most 100,000.
+    """
+    from revbis import checks
+    from revbis.tabular import jobs, output, sources, summaries
+    from revbis.tabular.gaps import value_gaps
+
+    target = settings.gamma if target_gamma is None else target_gamma
+    checks.discount(target, "gamma" if target_gamma is None else "--target-gamma")
+    names = jobs.chosen_metrics(settings.metric, level)
+    mdp, policy = sources.load(source, settings.gamma)
+    out.mkdir(parents=True, exist_ok=True)
+    gaps, files = [], []
+    for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
+        gaps.append(value_gaps(result, target))
+        name = output.file_name(source, result, target) + "-values"
+        endings = output.write_gaps(gaps[-1], out / name)
+        files.append(f"{name} ({', '.join(endings)})")
+    title = f"{_title(source, mdp, settings)}, values at γ = {target:g}"
+    print_table(title, [summaries.gaps_row(each) for each in gaps], spare=["largest bound"])
+    for each in gaps:
+        rule = f"{each.rule.result.metric}: {each.rule.explanation}"
+        print("\n" + textwrap.fill(rule, line_width()))
+        among = "" if each.complete else f" in a sample of {len(each.gap):,} pairs"
+        print_table(f"largest gaps{among}", summaries.pair_rows(each, _PAIRS_SHOWN))
+    _print_files(out, files)
+    if not all(each.holds for each in gaps):
+        sys.exit(1)
+
+
+def aggregate(source: SourceFlags, settings: Settings, eps: float = 0.1, out: Path = _OUT) -> None:
+    """Merges states that a metric shows to have similar values; certifies what that costs.
+
+    Each class is a representative and states whose values are within --eps of its value, according
+    to the metric's bound on value gaps. Prints the number of classes, a certified bound on the
+    error of the smaller MDP's values, |V(s) − V̄(class of s)|, and the true error beside it.
+
+    Examples: revbis tabular aggregate --example rooms --eps 0.1;
+    revbis tabular aggregate --gym FrozenLake-v1 --metric bisimulation --eps 0.05;
+    revbis tabular solve --mdp revbis-out/rooms-11-revised-gamma-0.9-eps-0.1.npz solves the result.
+
+    Args:
+        source: Where the MDP comes from.
+        settings: What to solve.
+        eps: Largest bound on the value gap between a state and the representative of its class.
+        out: Folder for a .csv file (classes), a .npz file (the smaller MDP), for grids a picture.
+    """
+    from revbis.tabular import aggregation, jobs, output, sources, summaries
+
+    aggregation.check_eps(eps)
+    names = jobs.chosen_metrics(settings.metric, mergeable=True)
+    mdp, policy = sources.load(source, settings.gamma)
+    out.mkdir(parents=True, exist_ok=True)
+    rows, files = [], []
+    for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar):
+        merged = aggregation.aggregate(result, eps)
+        name = f"{output.file_name(source, result, settings.gamma)}-eps-{eps:g}"
+        endings = output.write_classes(result, merged, out / name, source.name)
+        rows.append(summaries.classes_row(result, merged))
+        files.append(f"{name} ({', '.join(endings)})")
+    print_table(f"{_title(source, mdp, settings)}, ε = {eps:g}", rows)
+    _print_files(out, files)
 
 
 def bounds(
-    source: Annotated[Source, tyro.conf.arg(name="")],
+    source: SourceFlags,
     gamma: float = 0.9,
     c: float = 0.5,
     tol: float = 1e-8,
 ) -> None:
-    """Tests every inequality of the theory on an MDP and prints which hold, with what slack.
+    """Tests every inequality of the theory on an MDP; prints which ones hold, with their slack.
 
     Exits with 1 if a theorem should ever fail.
 
@@ -132,172 +182,58 @@ def bounds(
         c: Coefficient of the weighted form, in [0, 1).
         tol: Certified error of the metrics that are compared.
     """
+    from revbis.tabular import sources
     from revbis.tabular.statements import check_statements
+    from revbis.tabular.summaries import statement_row
 
-    mdp, policy = _load(source, gamma)
-    with solver_bar("metrics", tol) as progress:
-        statements = check_statements(mdp, policy, gamma, c=c, tol=tol, progress=progress)
+    mdp, policy = sources.load(source, gamma)
+    with solver_bar("metrics", tol) as on_iteration:
+        statements = check_statements(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
+    theorems = [each for each in statements if each.theorem]
+    others = [each for each in statements if not each.theorem]
     title = f"{_describe(source, mdp)}, γ = {gamma:g}, c = {c:g}"
-    theorems = [s for s in statements if s.theorem]
-    others = [s for s in statements if not s.theorem]
-    print_table(f"{title}: theorems", [_statement_row(s) for s in theorems])
-    print_table("not theorems: true on some MDPs only", [_statement_row(s) for s in others])
-    if not all(s.holds for s in theorems):
+    print_table(f"{title}: theorems", [statement_row(each) for each in theorems])
+    print_table("not theorems: true on some MDPs only", [statement_row(each) for each in others])
+    if not all(each.holds for each in theorems):
         sys.exit(1)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"solve": solve, "bounds": bounds}
-
-
-def _load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
-    """The MDP and the policy that the flags name."""
-    from revbis.tabular import FiniteMDP, optimal_policy
-    from revbis.tabular.mdp import as_policy
-    from revbis.tabular.npz import read_npz
-
-    given = [x is not None for x in (source.example, source.mdp, source.gym)]
-    if sum(given) != 1:
-        raise ValueError("give one of --example, --mdp and --gym")
-    own: Array | None = None
-    if source.example is not None:
-        mdp, own = _example(source)
-    elif source.mdp is not None:
-        mdp = FiniteMDP.load(source.mdp)
-        own = read_npz(source.mdp).get("policy")
-    else:
-        mdp = FiniteMDP.from_gymnasium(source.gym)
-    if source.policy == "optimal":
-        return mdp, optimal_policy(mdp, gamma)[1]
-    if source.policy == "uniform" or (source.policy == "own" and own is None):
-        return mdp, mdp.uniform_policy()
-    if source.policy != "own":
-        own = _policy_file(source.policy)
-    assert own is not None
-    return mdp, as_policy(mdp, own)
-
-
-def _policy_file(path: str) -> Array:
-    from revbis.tabular.npz import read_npy
-
-    try:
-        return read_npy(path)
-    except FileNotFoundError:
-        raise ValueError(
-            f"--policy must be own, uniform, optimal or a .npy file; there is no file {path!r}"
-        ) from None
-
-
-def _example(source: Source) -> tuple[FiniteMDP, Array]:
-    from revbis.tabular import examples
-
-    size = _size(source)
-    match source.example:
-        case "toy":
-            return examples.toy()
-        case "toy-printed":
-            return examples.toy("printed")
-        case "grid":
-            return examples.grid_world(size, slip=source.slip)
-        case "rooms":
-            return examples.four_rooms(size, slip=source.slip)
-        case "garnet":
-            return examples.garnet(size, seed=source.seed)
-        case _:
-            return examples.delay_chain(size)
-
-
-def _size(source: Source) -> int:
-    """The size asked for, or the example's own; 0 for the toys, which have none."""
-    if source.size is None:
-        return _DEFAULT_SIZES.get(source.example or "", 0)
-    from revbis import checks
-
-    return checks.whole(source.size, "--size", 1)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "solve": solve,
+    "values": values,
+    "aggregate": aggregate,
+    "bounds": bounds,
+}
 
 
 def _describe(source: Source, mdp: FiniteMDP) -> str:
-    name = source.example or source.gym or source.mdp
-    return f"{name}: {mdp.n_states} states, {mdp.n_actions} actions"
+    actions = "1 action" if mdp.n_actions == 1 else f"{mdp.n_actions} actions"
+    return f"{source.label}: {mdp.n_states} states, {actions}"
 
 
-def _check_origin(mdp: FiniteMDP, origin: int) -> None:
-    if not 0 <= origin < mdp.n_states:
-        raise ValueError(f"--origin must be a state, 0 to {mdp.n_states - 1}, got {origin}")
-
-
-def _summary(result: MetricResult, seconds: float) -> dict[str, str]:
-    import numpy as np
-
-    from revbis.tabular.output import MATRIX_UP_TO
-
-    shown = np.random.default_rng(0).integers(result.n, size=(2, 100_000))
-    sampled = result.pairs(*shown) if result.n > MATRIX_UP_TO else result.matrix()
-    rank = "" if result.rank is None else f" (rank {result.rank})"
-    return {
-        "metric": result.metric,
-        "error bound": f"{result.error_bound:.1e}",
-        "solver": result.solver + rank,
-        "iterations": str(result.iterations),
-        "seconds": f"{seconds:.2f}",
-        "mean distance": f"{float(sampled.mean()):.4g}",
-        "largest": f"{float(sampled.max()):.4g}",
-        "largest self": f"{float(result.self_distance().max()):.4g}",
-    }
-
-
-def _write(result: MetricResult, origin: int, out: Path, source: Source) -> str:
-    """Writes a metric's files; returns their names in short."""
-    from revbis.tabular.output import MATRIX_UP_TO, write
-
-    name = _file_name(source, result)
-    endings = write(result, origin, out / name, _mdp_name(source))
-    if result.n > MATRIX_UP_TO:
-        print(
-            f"{name}: the {result.n} × {result.n} matrix is not written; the .npz holds an exact "
-            "embedding and the self-distances",
-            file=sys.stderr,
-        )
-    return f"{name} ({', '.join(endings)})"
-
-
-def _file_name(source: Source, result: MetricResult) -> str:
-    """Says all that the distances depend on, so that nothing else is written over."""
-    parts = [_mdp_name(source)]
-    if source.policy != Source.policy and result.policy is not None:
-        parts.append(Path(source.policy).stem)
-    parts.append(result.metric)
-    if result.level != "state":
-        parts.append(result.level)
-    parts.append(f"gamma-{result.gamma:g}" if result.c is None else f"c-{result.discount:g}")
-    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
-
-
-def _mdp_name(source: Source) -> str:
-    parts = [source.example or source.gym or Path(source.mdp or "").stem]
-    if source.example in _DEFAULT_SIZES:
-        parts.append(str(_size(source)))
-    if source.example in ("grid", "rooms") and source.slip != Source.slip:
-        parts.append(f"slip-{source.slip:g}")
-    if source.example == "garnet" and source.seed != Source.seed:
-        parts.append(f"seed-{source.seed}")
-    return "-".join(parts)
-
-
-def _statement_row(statement: Statement) -> dict[str, str]:
-    holds = "yes" if statement.holds else ("NO" if statement.theorem else "no")
-    return {"statement": statement.text, "holds": holds, "slack": f"{statement.slack:.2e}"}
+def _title(source: Source, mdp: FiniteMDP, settings: SolveSettings) -> str:
+    weight = "" if settings.c is None else f", c = {settings.c:g}"
+    return f"{_describe(source, mdp)}, γ = {settings.gamma:g}{weight}"
 
 
 def _print_matrix(result: MetricResult) -> None:
     """The distances with as many digits as the width allows; not at all where that is too few."""
-    from revbis.tabular.output import row_names
+    from revbis.tabular.summaries import matrix_rows
 
-    names = row_names(result)
     for digits in range(_MOST_DIGITS, _LEAST_DIGITS - 1, -1):
-        rows = [
-            {"": name} | {other: f"{x:.{digits}f}" for other, x in zip(names, row, strict=True)}
-            for name, row in zip(names, result.matrix(), strict=True)
-        ]
+        rows = matrix_rows(result, digits)
         if table_width(rows) <= line_width():
             print_table(f"\n{result.metric}", rows)
             return
+
+
+def _print_matrix_left_out(name: str, n: int) -> None:
+    print(
+        f"{name}: the {n} × {n} matrix is not written; the .npz holds an exact embedding and the "
+        "self-distances",
+        file=sys.stderr,
+    )
+
+
+def _print_files(folder: Path, files: list[str]) -> None:
+    print("\n".join(["", f"written to {folder}/:", *(f"  {line}" for line in files)]))

@@ -1,14 +1,26 @@
-"""Exact bisimulation metrics on finite MDPs, with certified error bounds."""
+"""Exact bisimulation metrics on finite MDPs, with certified error bounds.
 
-from revbis.tabular import examples
-from revbis.tabular.aggregation import Aggregation, aggregate
-from revbis.tabular.bounds import Certificate, ValueGapBound, certify, value_gap_bound
-from revbis.tabular.comparison import Comparison, compare
-from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.metrics import bisimulation, lax_bisimulation, mico, pi_bisimulation, revised
-from revbis.tabular.result import MetricResult
-from revbis.tabular.solver import METRICS, ToleranceWarning, solve
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+Names load on first use: importing this package, as `revbis tabular --help` does, costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from revbis.tabular import examples
+    from revbis.tabular.aggregation import Aggregation, aggregate
+    from revbis.tabular.bounds import Certificate, ValueGapBound, certify, value_gap_bound
+    from revbis.tabular.comparison import Comparison, compare
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.metrics.bisimulation import bisimulation
+    from revbis.tabular.metrics.lax_bisimulation import lax_bisimulation
+    from revbis.tabular.metrics.mico import mico
+    from revbis.tabular.metrics.pi_bisimulation import pi_bisimulation
+    from revbis.tabular.metrics.revised import revised
+    from revbis.tabular.registry import METRICS, Metric, register_metric, unregister_metric
+    from revbis.tabular.result import MetricResult
+    from revbis.tabular.solver import ToleranceWarning, solve
+    from revbis.tabular.values import action_value, optimal_policy, policy_value
 
 __all__ = [
     "METRICS",
@@ -16,6 +28,7 @@ __all__ = [
     "Certificate",
     "Comparison",
     "FiniteMDP",
+    "Metric",
     "MetricResult",
     "ToleranceWarning",
     "ValueGapBound",
@@ -30,7 +43,38 @@ __all__ = [
     "optimal_policy",
     "pi_bisimulation",
     "policy_value",
+    "register_metric",
     "revised",
     "solve",
+    "unregister_metric",
     "value_gap_bound",
 ]
+
+_MODULES = {
+    "aggregation": ("Aggregation", "aggregate"),
+    "bounds": ("Certificate", "ValueGapBound", "certify", "value_gap_bound"),
+    "comparison": ("Comparison", "compare"),
+    "mdp": ("FiniteMDP",),
+    "metrics.bisimulation": ("bisimulation",),
+    "metrics.lax_bisimulation": ("lax_bisimulation",),
+    "metrics.mico": ("mico",),
+    "metrics.pi_bisimulation": ("pi_bisimulation",),
+    "metrics.revised": ("revised",),
+    "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),
+    "result": ("MetricResult",),
+    "solver": ("ToleranceWarning", "solve"),
+    "values": ("action_value", "optimal_policy", "policy_value"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name == "examples":
+        return import_module(f"{__name__}.examples")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f"{__name__}.{_HOMES[name]}"), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

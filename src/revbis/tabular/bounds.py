@@ -1,4 +1,4 @@
-"""What a metric, or any matrix, is worth: certificates and bounds on value gaps."""
+"""Certificates for any matrix, and the bounds on value gaps that a metric gives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.tabular.linear import LinearProblem
 from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.result import LINEAR, MetricResult, as_result
+from revbis.tabular.registry import find_metric
+from revbis.tabular.result import MetricResult, as_result
 from revbis.tabular.solver import blank_result, make_problem
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.values import bounded_value
 
 Array = NDArray[np.float64]
 
@@ -44,33 +44,33 @@ def certify(
     c: float | None = None,
     level: str = "state",
 ) -> Certificate:
-    r"""Certifies any matrix, a learned one too, against an exact metric.
+    r"""Certifies any matrix, for instance a learned one, against an exact metric.
 
     The operator T is monotone and \(T(d + κ) = Td + λκ\), so
-    \(d^* − d ∈ [\min, \max](Td − d)/(1−λ)\). One application of T is all it takes.
+    \(d^* − d ∈ [\min, \max](Td − d)/(1−λ)\). It takes a single application of T.
 
     Args:
         mdp: The MDP.
-        policy: The policy; None for bisimulation and lax_bisimulation.
-        d: The matrix, (n, n); it need be neither symmetric nor zero on the diagonal.
+        policy: The policy; None for metrics without one.
+        d: The matrix, (n, n); need not be symmetric or zero on the diagonal.
         metric: The metric's name.
         gamma: Discount.
         c: Coefficient of the weighted form.
         level: "state" or "state_action".
 
     Returns:
-        A `Certificate`; its bounds hold in exact arithmetic, with rounding allowed for.
+        A `Certificate`; its bounds account for rounding.
     """
-    wanted = blank_result(metric, mdp, policy, gamma, c=c, level=level)
-    d = checks.finite_matrix(d, (wanted.n, wanted.n), "d")
-    problem = make_problem(wanted)
-    applied, lost = problem.apply(d)
+    blank = blank_result(metric, mdp, policy, gamma, c=c, level=level)
+    d = checks.finite_matrix(d, (blank.n, blank.n), "d")
+    problem = make_problem(blank)
+    applied, roundoff = problem.apply(d)
     change = applied - d
-    low, high = float(change.min()) - lost, float(change.max()) + lost
-    if metric == "bisimulation" and not mdp.available.all():
-        # Pairs pinned at the largest distance do not move with κ: only one side each way holds.
+    low, high = float(change.min()) - roundoff, float(change.max()) + roundoff
+    if find_metric(metric).pinned(mdp):
+        # Some pairs do not move with κ: an interval that contains 0 is valid for them too.
         low, high = min(low, 0.0), max(high, 0.0)
-    scale = 1 - wanted.discount
+    scale = 1 - blank.discount
     return Certificate(
         error_bound=max(abs(low), abs(high)) / scale,
         lower=low / scale,
@@ -81,17 +81,17 @@ def certify(
 
 @dataclass(frozen=True, eq=False)
 class ValueGapBound:
-    """A valid bound on value gaps, made from a metric.
+    """A valid bound on value gaps, derived from a metric.
 
     Attributes:
         result: The metric.
         target_gamma: The discount of the values.
         value: What is bounded: "V", "Q" (of the policy) or "V*".
-        repair: What had to be added because the metric looks less far ahead than the values; 0
-            when it does not.
-        reward_range: Range of the rewards the metric sees, for the bound by ρ; infinite for the W1
-            metrics, which have none.
-        explanation: The formula in words, and why.
+        repair: The term that is added where the metric has a shorter horizon than the values; else
+            0.
+        reward_range: Range of the rewards, for the bound by ρ; infinite for metrics that do not
+            have this bound.
+        explanation: The formula and why it is valid.
     """
 
     result: MetricResult
@@ -112,12 +112,12 @@ class ValueGapBound:
         return self._pairs(i, j, self.result.error_bound)
 
     def estimate(self, i: ArrayLike, j: ArrayLike) -> Array:
-        """The bound as it would be if the solver had made no error: not certified."""
+        """The bound without the solver's error: not certified."""
         return self._pairs(i, j, 0.0)
 
     @property
     def resolution(self) -> float:
-        """What the solver's own error can put between the values of equal states."""
+        """The largest bound that the solver's error can produce between equal states."""
         error = self.result.error_bound
         if np.isfinite(self.reward_range):  # equal states have ρ = 0, but U may not be
             return float(self._cramer(np.zeros(()), error))
@@ -128,7 +128,7 @@ class ValueGapBound:
         return np.where(np.equal(i, j), 0.0, bound)
 
     def _combine(self, distance: Array, reduced: Array, error: float) -> Array:
-        """The least of the valid bounds, with the metric's own error on top."""
+        """The smallest of the valid bounds, with the metric's own error added."""
         bound = (distance + error) / self.result.reward_weight
         if np.isfinite(self.reward_range):
             bound = np.minimum(bound, self._cramer(reduced, error))
@@ -146,47 +146,31 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
     With λ the metric's own discount (γ, or c in the weighted form) and \(\bar U = U/(1−c)\) or U:
 
     - target ≤ λ: \(|ΔV| ≤ \bar U\); for MICo and revised also
-      \(|ΔV| ≤ \sqrt{range(R)\,ρ/(1−γ)}\), and the smaller counts.
-    - target > λ: that is false in general; what holds is
-      \(|ΔV| ≤ \bar U + (γ−λ)/(1−λ)\,span(V)\), with the values' own span.
+      \(|ΔV| ≤ \sqrt{range(R)\,ρ/(1−γ)}\), and the smaller one is used.
+    - target > λ: that does not hold in general; instead
+      \(|ΔV| ≤ \bar U + (γ−λ)/(1−λ)\,span(V)\), with the span of the values.
 
-    Bisimulation and lax bisimulation bound the gap of optimal values, not of a policy's.
+    Metrics without a policy bound the gap of optimal values, not of a policy's values.
 
     Args:
         result: Any metric.
-        target_gamma: The discount of the values; the one the metric was asked for when None.
+        target_gamma: The discount of the values; the `gamma` of the result when None.
     """
     as_result(result)
     target = result.gamma if target_gamma is None else checks.discount(target_gamma, "target_gamma")
     value = "V*" if result.policy is None else ("V" if result.level == "state" else "Q")
-    own, spread = result.discount, _reward_range(result)
+    own, record = result.discount, find_metric(result.metric)
+    spread = record.reward_range(make_problem(result)) if record.reward_range else np.inf
     base = f"|Δ{value}| ≤ {'U/(1−c)' if result.c is not None else 'd'}"
-    if result.metric in LINEAR:
-        base += " and |Δ" + value + "| ≤ √(range(R)·ρ/(1−γ)), whichever is less"
+    if record.is_euclidean:
+        base += " and |Δ" + value + "| ≤ √(range(R)·ρ/(1−γ)), whichever is smaller"
     if target <= own:
         text = f"{base}: the metric discounts by {own:g}, no faster than the values' {target:g}"
         return ValueGapBound(result, target, value, 0.0, spread, text)
-    repair = (target - own) / (1 - own) * _value_span(result, target)
+    repair = (target - own) / (1 - own) * float(np.ptp(bounded_value(result, target)))
     text = (
         f"{base}, plus (γ−λ)/(1−λ)·span({value}) = {repair:.4g}: the metric discounts by "
         f"λ = {own:g}, faster than the values' γ = {target:g}, so it misses what lies further "
-        "ahead and alone bounds nothing"
+        "ahead, and alone it is not a bound"
     )
     return ValueGapBound(result, target, value, repair, spread, text)
-
-
-def _reward_range(result: MetricResult) -> float:
-    """Range of the rewards that a linear metric sees; infinite for the others."""
-    problem = make_problem(result)
-    return float(np.ptp(problem.chain.values)) if isinstance(problem, LinearProblem) else np.inf
-
-
-def _value_span(result: MetricResult, gamma: float) -> float:
-    mdp = result.mdp
-    if result.policy is None:
-        value, _ = optimal_policy(mdp, gamma)
-        return float(np.ptp(value))
-    value = policy_value(mdp, result.policy, gamma)
-    if result.level == "state":
-        return float(np.ptp(value))
-    return float(np.ptp(action_value(mdp, value, gamma)[mdp.available]))

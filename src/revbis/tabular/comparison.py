@@ -11,7 +11,7 @@ from scipy import stats
 from revbis import checks
 from revbis.tabular.bounds import certify
 from revbis.tabular.result import MetricResult, as_result
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.values import bounded_value
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 1_000_000
@@ -24,16 +24,16 @@ class Comparison:
     Attributes:
         spearman: Rank correlation (Spearman).
         kendall: Rank correlation (Kendall's τ-b).
-        neighbour_overlap: Mean share of each state's k nearest that both agree on.
+        neighbour_overlap: Mean fraction of each state's k nearest neighbours that both agree on.
         neighbours: k.
         scale: The factor on the learned distance that fits best in least squares.
-        stress: What is left then, relative to the exact distances' norm; 0 is a perfect fit.
+        stress: The residual of this fit, relative to the norm of the exact distances; 0 is perfect.
         residual: Bellman residual ‖T d − d‖ of the learned distance, unscaled.
         error_bound: Certified sup-norm distance of the learned from the exact metric, unscaled.
-        violations: Share of pairs whose value gap exceeds the learned distance.
-        worst_violation: By how much at most.
-        collapsed: Share of pairs that the learned distance puts nearer than 1% of its largest
-            distance although the exact metric does not.
+        violations: Fraction of pairs whose value gap exceeds the learned distance.
+        worst_violation: The largest such excess; 0 if there is none.
+        collapsed: Fraction of pairs that are closer than 1% of the largest distance under the
+            learned distance, but not under the exact metric.
         self_distance: Mean learned distance of a state to itself.
         exact_self_distance: The same for the exact metric.
         pairs: Pairs the rank correlations are computed from (a seeded sample when there are many).
@@ -60,19 +60,19 @@ def compare(
 ) -> Comparison:
     """Compares a learned distance matrix with an exact metric.
 
-    Rank correlations are NaN when either side is constant.
+    Rank correlations are NaN when either distance is constant.
 
     Args:
         learned: Distances, (n, n), or another result.
         exact: The metric to compare with.
         neighbours: k of the nearest-neighbour overlap; at most n − 1 are used.
-        seed: Of the sample of pairs, when there are more than a million.
+        seed: Seed of the sample of pairs, when there are more than a million.
     """
     if isinstance(learned, MetricResult):
         learned = learned.matrix()
     n = as_result(exact).n
     if n < 2:
-        raise ValueError("comparing distances takes at least two states")
+        raise ValueError("comparing distances needs at least two states")
     neighbours, seed = checks.whole(neighbours, "neighbours", 1), checks.whole(seed, "seed", 0)
     d = checks.finite_matrix(learned, (n, n), "learned")
     reference = exact.matrix()
@@ -113,14 +113,8 @@ def _last(exact: MetricResult) -> float | None:
 
 
 def _value_gaps(exact: MetricResult, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
-    """Gaps of the values that the metric is about: V or Q of the policy, or V*; weighted by 1−c."""
-    gamma = exact.discount
-    if exact.policy is None:
-        value, _ = optimal_policy(exact.mdp, gamma)
-    else:
-        value = policy_value(exact.mdp, exact.policy, gamma)
-        if exact.level == "state_action":
-            value = action_value(exact.mdp, value, gamma)[exact.mdp.available]
+    """Gaps of the values that the metric bounds, weighted by 1−c."""
+    value = bounded_value(exact, exact.discount)
     return np.asarray(exact.reward_weight * np.abs(value[i] - value[j]))
 
 

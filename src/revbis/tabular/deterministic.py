@@ -1,9 +1,9 @@
-"""Bisimulation where every action has one successor: no transport, only gathers.
+"""Bisimulation where every action has one successor: gathers instead of transport.
 
 For bisimulation, fix which action attains the maximum at each pair: every pair then has one
 successor pair, and the values on that graph are exact in one pass over it (a path, or a cycle in
 closed form). Improving the actions and evaluating again is Howard's policy iteration, which ends
-after a handful of rounds. Lax bisimulation has a minimum inside the maximum and is swept instead.
+after a few rounds. Lax bisimulation has a minimum inside the maximum and is solved by sweeps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.system.compiled import compiled
-from revbis.tabular.linear import Progress, Solution
+from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.wasserstein import TransportProblem, offers, row_blocks
 from revbis.tabular.wasserstein_kernels import hausdorff_couple
 
@@ -22,27 +22,27 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
-def gather(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+def gather(problem: TransportProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Solves bisimulation or lax bisimulation on deterministic transitions."""
     successor = problem.laws.indices.astype(np.int64)
     d = np.zeros((problem.n, problem.n))
     if problem.matched:
-        return _howard(problem, successor, d, tol, progress)
-    return _sweeps(problem, successor, d, tol, progress)
+        return _howard(problem, successor, d, tol, on_iteration)
+    return _sweeps(problem, successor, d, tol, on_iteration)
 
 
 def memory_needed(problem: TransportProblem) -> int:
-    """Bytes `gather` keeps: distances, and for bisimulation choices, marks and a stack of pairs."""
+    """Bytes that `gather` needs: distances; for bisimulation also choices, marks, a stack."""
     return (8 + 2 + 1 + 4) * problem.n**2
 
 
 def _howard(
-    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+    problem: TransportProblem, successor: Index, d: Array, tol: float, on_iteration: OnIteration
 ) -> Solution:
     n = problem.n
     choice = np.zeros((n, n), dtype=np.int16)
     stack = np.empty(n * (n - 1) // 2 + 1, dtype=np.int64)
-    lost = problem.rounding(problem.scale)
+    roundoff = problem.rounding(problem.scale)
     rounds = 0
     while True:
         residual, improved = 0.0, 0
@@ -52,8 +52,8 @@ def _howard(
                 problem.reward, offers(problem), successor, d, choice, span, backwards
             )
             residual, improved = max(residual, change), improved + better
-        bound = (residual + lost) / (1 - problem.discount)
-        progress(rounds, bound)
+        bound = (residual + roundoff) / (1 - problem.discount)
+        on_iteration(rounds, bound)
         if bound <= tol or (rounds and not improved):
             return Solution(bound, rounds, matrix=d)
         _evaluate(problem.reward, offers(problem), successor, choice, stack, d)
@@ -61,11 +61,11 @@ def _howard(
 
 
 def _sweeps(
-    problem: TransportProblem, successor: Index, d: Array, tol: float, progress: Progress
+    problem: TransportProblem, successor: Index, d: Array, tol: float, on_iteration: OnIteration
 ) -> Solution:
     most = int(np.diff(problem.first).max())
     work = np.empty((most, most))
-    lost = problem.rounding(problem.scale)
+    roundoff = problem.rounding(problem.scale)
     best, patience, sweeps = np.inf, 0, 0
     while True:
         residual = 0.0
@@ -85,8 +85,8 @@ def _sweeps(
             if residual > tol * (1 - problem.discount):
                 break
         sweeps += 1
-        bound = (residual + lost) / (1 - problem.discount)
-        progress(sweeps, bound)
+        bound = (residual + roundoff) / (1 - problem.discount)
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if not write and (bound <= tol or patience >= 3):
@@ -105,8 +105,8 @@ def _improve(
 ) -> tuple[float, int]:  # pragma: no cover - compiled
     """Picks a better action where there is one; returns the largest change and how many changed.
 
-    Distances are raised in place, in an order that turns round: news crosses the graph in a pass.
-    They stay below what the chosen actions are worth, so evaluating those raises them further.
+    Distances are raised in place, in alternating order, so that changes cross the graph in a pass.
+    They stay below the values of the chosen actions, so evaluating those raises them further.
     """
     first, offer, _, far, discount = offered
     residual, improved = 0.0, 0
@@ -148,7 +148,7 @@ def _evaluate(
     """Exact values of the chosen actions, in place; each pair is visited once."""
     first, offer, _, far, discount = offered
     n = d.shape[0]
-    mark = np.zeros((n, n), dtype=np.uint8)  # 1: on the path being walked, 2: known
+    mark = np.zeros((n, n), dtype=np.uint8)  # 1: on the current path, 2: known
     for s in range(n):
         for t in range(s + 1, n):
             top = 0
@@ -168,7 +168,7 @@ def _evaluate(
                 if mark[u, v] == 2:
                     value = d[u, v]
                     break
-                if mark[u, v] == 1:  # the path bit its tail: the cycle has a closed form
+                if mark[u, v] == 1:  # the path closed a cycle, which has a closed form
                     tail = top - 1
                     while stack[tail] != u * n + v:
                         tail -= 1
@@ -205,7 +205,7 @@ def _lax_rows(
     span: tuple[int, int],
     write: bool,
 ) -> float:  # pragma: no cover - compiled
-    """One sweep of the lax operator, in place or only measured; returns the largest change."""
+    """One sweep of the lax operator, in place or without writing; returns the largest change."""
     first, _, _, _, discount = offered
     change = 0.0
     for s in range(span[0], span[1]):

@@ -1,4 +1,4 @@
-"""Small and large MDPs to try the metrics on. Everything random takes a seed."""
+"""Example MDPs, small and large. Random ones take a seed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Example(NamedTuple):
 
 
 def toy(scaling: str = "stated") -> Example:
-    """The paper's three-state example: s1 and s2 earn the same on average, in different ways.
+    """The paper's three-state example: s1 and s2 have the same mean rewards, by different actions.
 
     The policy draws a0 or a1 in s1, a0 or a2 in s2, and a0 in s3; a0 stays, the others go to s3.
 
     Args:
-        scaling: "stated" has the rewards the paper states (1, and 1/2 in s3). "printed" halves all
-            of them, which gives the distances that the paper prints.
+        scaling: "stated" has the rewards that the paper states (1, and 1/2 in s3). "printed" halves
+            them, which gives the distances that the paper prints.
     """
     scale = {"stated": 1.0, "printed": 0.5}[
         checks.choice(scaling, ("stated", "printed"), "scaling")
@@ -52,14 +52,14 @@ def grid_world(
 ) -> Example:
     """A grid with four moves (up, right, down, left) and the uniform policy.
 
-    A move goes astray to either side with probability slip/2 each. A move aimed at the goal earns
-    1; one aimed at a wall or the edge earns −0.1 and stays.
+    A move slips to either side with probability slip/2 each. The reward is 1 for a move aimed at
+    the goal, and −0.1 for one aimed at a wall or the edge, which stays.
 
     Args:
         rows: Height.
         columns: Width; equal to rows when None.
-        slip: Probability of going astray, in [0, 1].
-        walls: Cells that are no states.
+        slip: Probability of slipping, in [0, 1].
+        walls: Cells that are not states.
         goal: The goal cell; the lower right corner when None.
     """
     rows = checks.whole(rows, "rows", 1, _MOST_STATES)
@@ -76,12 +76,12 @@ def grid_world(
         raise ValueError(f"the goal {goal} is a wall")
     number = np.full(free.shape, -1)
     number[free] = np.arange(free.sum())
-    aimed = np.stack([_aim(number, move) for move in ((-1, 0), (0, 1), (1, 0), (0, -1))], axis=1)
-    stays = aimed == np.arange(len(aimed))[:, None]
-    rewards = np.where(aimed == number[goal], 1.0, np.where(stays, -0.1, 0.0))
-    moves = [sp.csr_matrix((np.ones(len(a)), a, np.arange(len(a) + 1))) for a in aimed.T]
+    targets = np.stack([_aim(number, move) for move in ((-1, 0), (0, 1), (1, 0), (0, -1))], axis=1)
+    blocked = targets == np.arange(len(targets))[:, None]
+    rewards = np.where(targets == number[goal], 1.0, np.where(blocked, -0.1, 0.0))
+    moves = [sp.csr_matrix((np.ones(len(a)), a, np.arange(len(a) + 1))) for a in targets.T]
     for move in moves:
-        move.resize(len(aimed), len(aimed))
+        move.resize(len(targets), len(targets))
     P = [
         (1 - slip) * moves[a] + slip / 2 * (moves[(a + 1) % 4] + moves[(a + 3) % 4])
         for a in range(4)
@@ -91,7 +91,7 @@ def grid_world(
 
 
 def four_rooms(size: int = 11, *, slip: float = 0.2) -> Example:
-    """A square grid world cut by two walls with a door in each half, as in many papers."""
+    """A square grid world divided by two walls with a door in each half."""
     size = checks.whole(size, "size", 5, int(_MOST_STATES**0.5))
     middle = size // 2
     doors = {middle // 2, middle + 1 + (size - middle - 1) // 2}
@@ -118,9 +118,9 @@ def garnet(
         n_states: S.
         n_actions: A.
         branching: Successors of each state-action pair.
-        reward_levels: Rewards are drawn from so many equally spaced levels in [0, 1]; uniformly in
-            [0, 1] when None.
-        seed: Everything is drawn from this.
+        reward_levels: Number of equally spaced levels in [0, 1] that rewards are drawn from; they
+            are uniform in [0, 1] when None.
+        seed: Seed of the random generator.
     """
     n_states = checks.whole(n_states, "n_states", 1, _MOST_STATES)
     n_actions = checks.whole(n_actions, "n_actions", 1, _MOST_STATES)
@@ -151,9 +151,9 @@ def garnet(
 def delay_chain(steps: int = 20) -> Example:
     """Two chains of `steps` steps; only the first ends in a reward of 1 at every step.
 
-    States 0 and steps + 1 are the two starts. Their values differ by γ^steps/(1−γ), but the
-    weighted metric with coefficient c sees that only through c^steps: for c < γ it does not bound
-    the value gap.
+    The chains start in states 0 and steps + 1. Their values differ by γ^steps/(1−γ), but in the
+    weighted metric with coefficient c this difference is discounted by c^steps: for c < γ it does
+    not bound the value gap.
     """
     steps = checks.whole(steps, "steps", 1, _MOST_STATES // 2)
     length = steps + 1
@@ -185,8 +185,8 @@ def _cell(value: Any, rows: int, columns: int) -> tuple[int, int]:
 
 
 def _aim(number: NDArray[np.int64], move: tuple[int, int]) -> NDArray[np.int64]:
-    """The state each state's move is aimed at, itself if a wall or the edge is there."""
+    """The state that each state's move is aimed at: itself at a wall or the edge."""
     padded = np.pad(number, 1, constant_values=-1)
     rows, columns = number.shape
-    there = padded[1 + move[0] : 1 + move[0] + rows, 1 + move[1] : 1 + move[1] + columns]
-    return np.where(there >= 0, there, number)[number >= 0]
+    neighbour = padded[1 + move[0] : 1 + move[0] + rows, 1 + move[1] : 1 + move[1] + columns]
+    return np.where(neighbour >= 0, neighbour, number)[number >= 0]

@@ -6,12 +6,11 @@ Each returns a `Solution` whose `error_bound` holds in sup norm. Two facts carry
   doubling with increment E at m terms, \(U^* − U ∈ λ^m/(1−λ^m)\,[\min E, \max E]\). The midpoint is
   returned, half the width is the bound.
 - Everything is non-negative, so the rounding of a product of k-term sums is at most k·ε relative;
-  each solver adds what its own sums can have lost.
+  each solver adds a bound on its own rounding error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +25,9 @@ from revbis.tabular.operators import (
     reward_gap_rows,
     target,
 )
+from revbis.tabular.registry import OnIteration, Solution
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, float], None]
 EPS = float(np.finfo(np.float64).eps)
 _ROWS_PER_CALL = 1 << 24  # entries of U a compiled call handles before Python may interrupt it
 
@@ -47,7 +46,7 @@ class LinearProblem:
         return self.chain.n
 
     def apply(self, U: Array) -> tuple[Array, float]:
-        """T U for any matrix U, and the most that rounding may have added to an entry."""
+        """T U for any matrix U, and a bound on the rounding error of an entry."""
         gap = reward_gap(self.chain.values, self.chain.weights)
         following = independent_coupling(self.chain.P, U)
         result = target(gap, following, self.reward_weight, self.discount)
@@ -56,7 +55,7 @@ class LinearProblem:
     @property
     def largest_gap(self) -> float:
         """An upper bound on the weighted reward gap."""
-        return self.reward_weight * float(np.ptp(self.chain.values))
+        return self.reward_weight * reward_range(self)
 
     @property
     def scale(self) -> float:
@@ -64,29 +63,24 @@ class LinearProblem:
         return self.largest_gap / (1 - self.discount)
 
     def rounding(self, scale: float) -> float:
-        """What rounding can add to an entry of T U when entries of U are at most `scale`."""
+        """Bound on the rounding error of an entry of T U when entries of U are at most `scale`."""
         support = int(np.diff(self.chain.P.indptr).max())
         laws = self.chain.values.shape[1] ** 2
         own = 2 * self.reward_weight * self.chain.reward_error
         return own + EPS * float((2 * support + 4) * scale + (laws + 4) * self.largest_gap)
 
 
-@dataclass(frozen=True)
-class Solution:
-    r"""What a solver found: a matrix, or factors with \(U = u1^\top + 1u^\top − 2 ZZ^\top\)."""
-
-    error_bound: float
-    iterations: int
-    matrix: Array | None = None
-    factors: tuple[Array, Array] | None = None
+def reward_range(problem: LinearProblem) -> float:
+    """Range of the rewards that the chain can give."""
+    return float(np.ptp(problem.chain.values))
 
 
-def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def doubling(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Squares the chain: m terms of the series become 2m in each step. Dense, O(n³) a step."""
     discount, n = problem.discount, problem.n
     A = np.sqrt(discount) * problem.chain.P.toarray()
     U = problem.reward_weight * reward_gap(problem.chain.values, problem.chain.weights)
-    lost = problem.rounding(0.0)
+    roundoff = problem.rounding(0.0)
     left, E = np.empty_like(U), np.empty_like(U)
     a_error, decay, steps = 4 * EPS, discount, 0
     while True:
@@ -95,11 +89,11 @@ def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution
         U += E
         steps += 1
         low, high = float(E.min()), float(E.max())
-        lost += decay * lost + (2 * a_error + 2 * n * EPS) * high + EPS * problem.scale
+        roundoff += decay * roundoff + (2 * a_error + 2 * n * EPS) * high + EPS * problem.scale
         ratio = decay / (1 - decay)
-        bound = (high - low) / 2 * ratio + lost * (1 + ratio)
-        progress(steps, bound)
-        stalled = (high - low) * ratio <= 0.1 * lost
+        bound = (high - low) / 2 * ratio + roundoff * (1 + ratio)
+        on_iteration(steps, bound)
+        stalled = (high - low) * ratio <= 0.1 * roundoff
         if bound <= tol or stalled or decay == 0.0:
             U += (high + low) / 2 * ratio
             return Solution(bound, steps, matrix=U)
@@ -108,34 +102,34 @@ def doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution
         a_error, decay = 2 * a_error + n * EPS, decay * decay
 
 
-def pointer_doubling(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def pointer_doubling(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Doubling for deterministic chains: the squared chain is `f[f]`, the product a gather."""
     discount = problem.discount
     f = problem.chain.P.indices.astype(np.int64)
     U = problem.reward_weight * reward_gap(problem.chain.values, problem.chain.weights)
     E = np.empty_like(U)
-    decay, steps, lost = discount, 0, problem.rounding(0.0) / (1 - discount)
+    decay, steps, roundoff = discount, 0, problem.rounding(0.0) / (1 - discount)
     while True:
         for first in range(0, problem.n, 16):  # gathering in U[f, f] at once is slow and large
             E[first : first + 16] = U[f[first : first + 16]].take(f, axis=1)
         E *= decay
         U += E
         steps += 1
-        lost += 4 * EPS * problem.scale
-        bound = float(E.max()) * decay / (1 - decay) + lost
-        progress(steps, bound)
+        roundoff += 4 * EPS * problem.scale
+        bound = float(E.max()) * decay / (1 - decay) + roundoff
+        on_iteration(steps, bound)
         if bound <= tol or decay < EPS * EPS:
             return Solution(bound, steps, matrix=U)
         f, decay = f[f], decay * decay
 
 
-def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
+def jacobi(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Plain iteration with sparse rows; the interval removes the slow constant mode."""
     chain, discount = problem.chain, problem.discount
     gap = problem.reward_weight * reward_gap(chain.values, chain.weights)
     U, V = gap.copy(), np.empty_like(gap)
     ratio = discount / (1 - discount)
-    lost = problem.rounding(problem.scale) / (1 - discount)
+    roundoff = problem.rounding(problem.scale) / (1 - discount)
     steps, narrowest, patience = 0, np.inf, 0
     while True:
         low, high = np.inf, -np.inf
@@ -144,8 +138,8 @@ def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
             low, high = min(low, a), max(high, b)
         U, V = V, U
         steps += 1
-        bound = (high - low) / 2 * ratio + lost
-        progress(steps, bound)
+        bound = (high - low) / 2 * ratio + roundoff
+        on_iteration(steps, bound)
         patience = 0 if high - low < narrowest else patience + 1
         narrowest = min(narrowest, high - low)
         if bound <= tol or patience == 5 or discount == 0.0:
@@ -153,24 +147,24 @@ def jacobi(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
             return Solution(bound, steps, matrix=U)
 
 
-def in_place(problem: LinearProblem, tol: float, progress: Progress) -> Solution:
-    """Gauss–Seidel sweeps over one n² array; reward gaps are made on the way, block by block.
+def in_place(problem: LinearProblem, tol: float, on_iteration: OnIteration) -> Solution:
+    """Gauss–Seidel sweeps over one n² array; reward gaps are computed on the fly, block by block.
 
     Every few sweeps a pass that writes nothing measures the interval, which is the certificate, and
     shifts U to its middle.
     """
     U = np.zeros((problem.n, problem.n))
-    lost = problem.rounding(problem.scale) / (1 - problem.discount)
+    roundoff = problem.rounding(problem.scale) / (1 - problem.discount)
     sweeps, best, patience = 0, np.inf, 0
     while True:
         for _ in range(4):
             _in_place_pass(problem, U, write=True)
             sweeps += 1
-            progress(sweeps, best)
+            on_iteration(sweeps, best)
         low, high = _in_place_pass(problem, U, write=False)
         U += (high + low) / 2 / (1 - problem.discount)
-        bound = (high - low) / 2 / (1 - problem.discount) + lost
-        progress(sweeps, bound)
+        bound = (high - low) / 2 / (1 - problem.discount) + roundoff
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if bound <= tol or patience == 3:
@@ -178,14 +172,14 @@ def in_place(problem: LinearProblem, tol: float, progress: Progress) -> Solution
 
 
 def low_rank(
-    problem: LinearProblem, tol: float, progress: Progress, max_rank: int | None = None
+    problem: LinearProblem, tol: float, on_iteration: OnIteration, max_rank: int | None = None
 ) -> Solution | None:
-    r"""Few distinct rewards: \(U = u1^\top + 1u^\top − 2ZZ^\top\) with Z thin; n² is never formed.
+    r"""Few distinct rewards: \(U = u1^\top + 1u^\top − 2ZZ^\top\) with thin Z; U is never formed.
 
     Term j of the series is \(λ^j Σ_k w_k (f_s(1−f_t) + f_t(1−f_s))\) with \(f = P^j F_k\). Columns
     of f are centred at their mid-range (which moves constants into u), appended to Z, and Z is
-    compressed through its Gram matrix; what compression drops from each row is measured, and is the
-    bound. The tail is bounded by the range of f, which never grows.
+    compressed through its Gram matrix; what compression drops from each row is measured, and is
+    part of the bound. The tail is bounded by the range of f, which never grows.
 
     Returns None once the rank passes `max_rank`.
     """
@@ -200,7 +194,7 @@ def low_rank(
         centre, radius = (high + low) / 2, (high - low) / 2
         tail = weight / (1 - discount) * float(w @ (2 * radius * (abs(1 - 2 * centre) + radius)))
         constant = float(w @ (centre * (1 - centre)))
-        progress(step, tail + 2 * factor.dropped)
+        on_iteration(step, tail + 2 * factor.dropped)
         if tail <= tol / 4:
             u += weight / (1 - discount) * constant
             break
@@ -214,9 +208,11 @@ def low_rank(
     Z = factor.finish()
     support = int(np.diff(P.indptr).max())
     size = 2 * (float(np.abs(u).max()) + float((Z**2).sum(axis=1).max()))
-    lost = EPS * size * ((support + 8) / (1 - discount) + factor.compressions * (factor.width + 8))
-    lost += problem.rounding(0.0) / (1 - discount)
-    return Solution(tail + 2 * factor.dropped + lost, step, factors=(u, Z))
+    roundoff = (
+        EPS * size * ((support + 8) / (1 - discount) + factor.compressions * (factor.width + 8))
+    )
+    roundoff += problem.rounding(0.0) / (1 - discount)
+    return Solution(tail + 2 * factor.dropped + roundoff, step, factors=(u, Z))
 
 
 class _Factor:
@@ -260,8 +256,8 @@ class _Factor:
             before = self._buffer[rows, :used]
             after = before @ vectors[:, used - keep :]
             squares = (before**2).sum(axis=1)
-            lost = squares - (after**2).sum(axis=1) + used * EPS * squares
-            worst = max(worst, float(lost.max()))
+            roundoff = squares - (after**2).sum(axis=1) + used * EPS * squares
+            worst = max(worst, float(roundoff.max()))
             self._buffer[rows, :keep] = after
         self._used = self.rank = keep
         self.dropped += worst
@@ -273,7 +269,7 @@ class _Factor:
 
 
 def _drop_budget(tol: float, w: Array, discount: float) -> float:
-    """What one compression may drop so that all of them together stay below tol/4."""
+    """How much one compression may drop so that all of them together stay below tol/4."""
     total = max(float(w.sum()), tol)
     terms = np.log(0.25 * tol * (1 - discount) / total) / np.log(max(discount, EPS))
     compressions = max(terms, 1.0) * len(w) / 48 + 2

@@ -39,15 +39,15 @@ class FiniteMDP:
         P: Transition probabilities: an array (S, A, S), a list of A sparse matrices (S, S), or an
             integer array (S, A) of successors when transitions are deterministic.
         R: Expected rewards, (S, A).
-        mask: Which actions each state offers, (S, A) booleans; all of them when None. Rows of P
-            and R for actions that are not on offer are ignored.
+        mask: Available actions, (S, A) booleans; all of them when None. Rows of P and R for actions
+            that are not available are ignored.
         grid: Row and column of each state, (S, 2) integers, when the states lie on a grid. Only
             pictures use it.
 
     Attributes:
         transitions: CSR matrix (S·A, S); row s·A + a is the law of the next state. Rows of actions
-            that are not on offer are empty.
-        rewards: (S, A), zero where the action is not on offer.
+            that are not available are empty.
+        rewards: (S, A), zero where the action is not available.
         available: (S, A) booleans.
         grid: (S, 2) integers or None.
 
@@ -111,14 +111,14 @@ class FiniteMDP:
 
     @cached_property
     def state_actions(self) -> NDArray[np.int64]:
-        """The state-action pairs on offer, (X, 2): what state-action results are indexed by."""
+        """The available state-action pairs, (X, 2): the rows of state-action results."""
         pairs = np.argwhere(self.available)
         pairs.setflags(write=False)
         return pairs
 
     @cached_property
     def successors(self) -> NDArray[np.int64] | None:
-        """The next state of each pair, (S, A), −1 where not on offer; None if any is random."""
+        """The next state of each pair, (S, A), −1 where not available; None if any is random."""
         counts = np.diff(self.transitions.indptr)
         if counts.max() > 1:
             return None
@@ -128,14 +128,14 @@ class FiniteMDP:
         return successors.reshape(self.rewards.shape)
 
     def uniform_policy(self) -> Array:
-        """The policy that draws uniformly among the actions on offer, (S, A)."""
+        """The policy that draws uniformly among the available actions, (S, A)."""
         return np.asarray(self.available / self.available.sum(axis=1, keepdims=True))
 
     @classmethod
     def from_gymnasium(cls, env: Any) -> FiniteMDP:
         """Reads a toy-text environment (FrozenLake, Taxi, CliffWalking) or a Gymnasium id.
 
-        A state that an episode ends in becomes absorbing with reward 0.
+        Terminal states become absorbing, with reward 0.
 
         Args:
             env: An environment whose `unwrapped.P[state][action]` is Gymnasium's list of
@@ -160,8 +160,8 @@ class FiniteMDP:
     ) -> FiniteMDP:
         """Estimates an MDP from logged transitions: frequencies and mean rewards.
 
-        Actions never tried in a state are not on offer there. A state that was never left becomes
-        absorbing with reward 0, as a terminal state is; a warning counts them.
+        Actions never tried in a state are not available there. A state that was never left becomes
+        absorbing with reward 0, like a terminal state; a warning gives their number.
 
         Args:
             s: States, (N,) integers.
@@ -181,10 +181,12 @@ class FiniteMDP:
                 f"{len(rewards)} and {len(following)}"
             )
         if not len(states):
-            raise ValueError("s, a, r and s2 are empty: at least one transition is wanted")
+            raise ValueError("s, a, r and s2 are empty: at least one transition is needed")
         n = _count(n_states, int(max(states.max(), following.max())) + 1, "n_states")
         m = _count(n_actions, int(actions.max()) + 1, "n_actions")
-        ensure_fits(_BYTES_A_PAIR * n * m, f"{n} states × {m} actions", "number them from 0 on")
+        ensure_fits(
+            _BYTES_A_PAIR * n * m, f"{n} states × {m} actions", "number them consecutively from 0"
+        )
         row = states * m + actions
         visits = np.bincount(row, minlength=n * m).astype(np.float64)
         total = np.bincount(row, weights=rewards, minlength=n * m)
@@ -193,7 +195,7 @@ class FiniteMDP:
         if len(never_left):
             warn(
                 f"{len(never_left)} of {n} states were never left in the data (the first is state "
-                f"{never_left[0]}): they are taken as terminal, absorbing with reward 0",
+                f"{never_left[0]}): they are treated as terminal, absorbing with reward 0",
                 stacklevel=2,
             )
         loops = (never_left[:, None] * m + np.arange(m)).ravel()
@@ -201,13 +203,20 @@ class FiniteMDP:
             (np.ones(len(loops)), (loops, np.repeat(never_left, m))), shape=(n * m, n)
         )
         visits[loops] = 1.0
-        seen = visits > 0
-        mean = np.divide(total, visits, out=np.zeros(n * m), where=seen)
-        rows = sp.diags(np.divide(1.0, visits, out=np.zeros(n * m), where=seen)) @ (counts + stay)
-        return cls(_split_actions(rows, n, m), mean.reshape(n, m), mask=seen.reshape(n, m))
+        visited = visits > 0
+        mean = np.divide(total, visits, out=np.zeros(n * m), where=visited)
+        rows = sp.diags(np.divide(1.0, visits, out=np.zeros(n * m), where=visited)) @ (
+            counts + stay
+        )
+        return cls(_split_actions(rows, n, m), mean.reshape(n, m), mask=visited.reshape(n, m))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the MDP as `.npz` (plain arrays, no pickle), atomically."""
+    def save(self, path: str | os.PathLike[str], policy: Array | None = None) -> None:
+        """Writes the MDP as `.npz` (plain arrays, no pickle), atomically.
+
+        Args:
+            path: The file.
+            policy: A policy to keep beside it, as the array `policy`; `revbis tabular` uses it.
+        """
         path = Path(path)
         arrays = {
             "format": np.int64(_FORMAT),
@@ -219,6 +228,8 @@ class FiniteMDP:
         }
         if self.grid is not None:
             arrays["grid"] = self.grid
+        if policy is not None:
+            arrays["policy"] = as_policy(self, policy)
         with whole_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
@@ -230,8 +241,8 @@ class FiniteMDP:
             return cls._from_arrays(arrays, path)
         if "P" not in arrays or "R" not in arrays:
             raise ValueError(
-                f"{path} holds {sorted(arrays) or 'nothing'}; wanted what FiniteMDP.save writes, "
-                "or arrays named P and R"
+                f"{path} holds {sorted(arrays) or 'nothing'}; expected the output of "
+                "FiniteMDP.save, or arrays named P and R"
             )
         return cls(arrays["P"], arrays["R"], mask=arrays.get("mask"), grid=arrays.get("grid"))
 
@@ -261,7 +272,7 @@ def as_mdp(value: Any) -> FiniteMDP:
 
 
 def as_policy(mdp: FiniteMDP, policy: ArrayLike) -> Array:
-    """A checked policy (S, A): probabilities, or (S,) integers naming one action a state."""
+    """A checked policy (S, A): probabilities, or (S,) integers, one action for each state."""
     as_mdp(mdp)
     array = checks.real_array(policy, "policy")
     if array.shape == (mdp.n_states,) and np.issubdtype(array.dtype, np.integer):
@@ -269,13 +280,13 @@ def as_policy(mdp: FiniteMDP, policy: ArrayLike) -> Array:
             raise ValueError(f"policy must name actions 0 to {mdp.n_actions - 1}, got {array}")
         array = np.eye(mdp.n_actions)[array]
     pi = checks.finite_matrix(array, mdp.rewards.shape, "policy")
-    refuse(pi < 0, pi, "policy", "is negative; probabilities are wanted")
-    refuse((pi > 0) & ~mdp.available, pi, "policy", "is above 0, but that action is not on offer")
+    refuse(pi < 0, pi, "policy", "is negative; expected a probability")
+    refuse((pi > 0) & ~mdp.available, pi, "policy", "is above 0, but that action is not available")
     total = pi.sum(axis=1)
     wrong = np.flatnonzero(np.abs(total - 1) > ROW_SUM_TOLERANCE)
     if len(wrong):
         raise ValueError(
-            f"policy[{wrong[0]}] sums to {total[wrong[0]]:.6g}, wanted 1 "
+            f"policy[{wrong[0]}] sums to {total[wrong[0]]:.6g}, expected 1 "
             f"({len(wrong)} of {mdp.n_states} rows are off)"
         )
     return np.asarray(pi / total[:, None], dtype=np.float64)
@@ -294,10 +305,10 @@ def _indices(value: ArrayLike, name: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _count(given: int | None, seen: int, name: str) -> int:
-    if given is None:
-        return seen
-    given = checks.whole(given, name, 1)
-    if given < seen:
-        raise ValueError(f"{name} is {given}, but the data goes up to index {seen - 1}")
-    return given
+def _count(requested: int | None, least: int, name: str) -> int:
+    if requested is None:
+        return least
+    requested = checks.whole(requested, name, 1)
+    if requested < least:
+        raise ValueError(f"{name} is {requested}, but the data goes up to index {least - 1}")
+    return requested

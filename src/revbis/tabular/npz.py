@@ -1,4 +1,4 @@
-"""Reading .npz and .npy files that anybody may have written."""
+"""Reading .npz and .npy files from untrusted sources."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The arrays of an .npz; nothing is unpickled, and nothing is read that memory cannot hold.
+    """The arrays of a .npz file; nothing is unpickled, nothing is read that does not fit in memory.
 
     Raises:
-        ValueError: Whatever is wrong with the file.
+        ValueError: If the file is missing or not readable.
     """
     try:
         with open(path, "rb") as handle, zipfile.ZipFile(handle) as archive:
@@ -53,17 +53,17 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of an .npy; nothing is unpickled.
+    """The array of a .npy file; nothing is unpickled.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: Whatever is wrong with it.
+        ValueError: If it is not readable.
     """
     try:
         with open(path, "rb") as handle:
             header = _header(handle)
             if header is None:
-                raise ValueError("it is none, or an archive of several arrays")
+                raise ValueError("it is not one, or it is an archive of several arrays")
             _refuse_too_short(header, os.fstat(handle.fileno()).st_size, "it")
             handle.seek(0)
             return np.asarray(np.load(handle, allow_pickle=False))
@@ -76,11 +76,11 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 def _refuse_what_does_not_fit(archive: zipfile.ZipFile) -> None:
     size, free = sum(entry.file_size for entry in archive.infolist()), available_bytes()
     if size > free:
-        raise ValueError(f"unpacked it has {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+        raise ValueError(f"it unpacks to {size / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free")
 
 
 def _refuse_false_headers(archive: zipfile.ZipFile) -> None:
-    """An array that says it is larger than its file would be allocated before that is noticed."""
+    """An array whose header declares more than its file holds would be allocated first."""
     for entry in archive.infolist():
         with archive.open(entry) as member:
             header = _header(member)
@@ -91,13 +91,13 @@ def _refuse_false_headers(archive: zipfile.ZipFile) -> None:
 def _refuse_too_short(header: Header, size: int, name: str) -> None:
     shape, dtype = header
     if dtype.hasobject:
-        raise ValueError(f"{name} holds Python objects; arrays of numbers are wanted")
+        raise ValueError(f"{name} holds Python objects; expected arrays of numbers")
     if prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{name} should hold {shape} of {dtype}, but ends before")
+        raise ValueError(f"{name} should hold {shape} of {dtype}, but is shorter")
 
 
 def _header(member: IO[bytes]) -> Header | None:
-    """Shape and type of an array; None for what is no array."""
+    """Shape and type of an array; None for what is not an array."""
     if member.read(6) != b"\x93NUMPY":
         return None
     major, minor = member.read(2)
@@ -106,6 +106,6 @@ def _header(member: IO[bytes]) -> Header | None:
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if (major, minor) not in readers:
-        raise ValueError(f"version {major}.{minor} of the format is not known")
+        raise ValueError(f"version {major}.{minor} of the format is not supported")
     shape, _, dtype = readers[major, minor](member)
     return shape, dtype

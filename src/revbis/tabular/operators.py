@@ -27,9 +27,9 @@ class Chain:
 
     Attributes:
         P: CSR (n, n).
-        values: Rewards a state may give, (n, m).
+        values: Possible rewards of each state, (n, m).
         weights: Their probabilities, (n, m).
-        reward_error: What rounding may have added to a value.
+        reward_error: Bound on the rounding error of a value.
     """
 
     P: Any
@@ -67,7 +67,7 @@ def mean_state_chain(mdp: FiniteMDP, policy: Array) -> Chain:
 
 
 def state_action_chain(mdp: FiniteMDP, policy: Array) -> Chain:
-    """The chain of state-action pairs on offer, (s, a) → (s', a') with a' ~ π(s')."""
+    """The chain of available state-action pairs, (s, a) → (s', a') with a' ~ π(s')."""
     states, actions = mdp.state_actions.T
     pairs = np.arange(len(states))
     draw = sp.csr_matrix(
@@ -84,9 +84,9 @@ def reward_gap(values: Array, weights: Array | None = None) -> Array:
     r"""Expected gap between two independent rewards, \(D(s,t) = E|r_s − r_t|\) (Δ1 of Eq. 6).
 
     Args:
-        values: Rewards a state may give, (n, m), or (n,) if each gives one (Δ2 of Eq. 6 when they
-            are means).
-        weights: Their probabilities, (n, m); not wanted for (n,).
+        values: Possible rewards of each state, (n, m), or (n,) if each has one (Δ2 of Eq. 6 when
+            they are means).
+        weights: Their probabilities, (n, m); omitted for (n,).
 
     Returns:
         (n, n) array.

@@ -1,22 +1,46 @@
-"""What `revbis tabular solve` leaves behind for each metric: distances and a picture."""
+"""The files that `revbis tabular` writes: distances, value gaps, classes, pictures."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from revbis.system.files import whole_file
-from revbis.tabular.pictures import draw
+from revbis.system.files import whole_file, write_whole
+from revbis.tabular.aggregation import Aggregation, class_value
+from revbis.tabular.gaps import ValueGaps
+from revbis.tabular.pictures import draw, draw_classes
 from revbis.tabular.result import MetricResult
-from revbis.tabular.values import action_value, optimal_policy, policy_value
+from revbis.tabular.settings import Source
+from revbis.tabular.values import bounded_value
 
 MATRIX_UP_TO = 5000
 _CSV_UP_TO = 1000
+
+
+def file_name(source: Source, result: MetricResult, target_gamma: float | None = None) -> str:
+    """A name that says all that the content depends on, so that nothing else is overwritten.
+
+    Args:
+        source: Where the MDP comes from.
+        result: The metric.
+        target_gamma: The discount of the values, where the file is about values.
+    """
+    parts = [source.name]
+    if source.policy != Source.policy and result.policy is not None:
+        parts.append(Path(source.policy).stem)
+    parts.append(result.metric)
+    if result.level != "state":
+        parts.append(result.level)
+    parts.append(f"gamma-{result.gamma:g}" if result.c is None else f"c-{result.discount:g}")
+    if target_gamma is not None and target_gamma != result.discount:
+        parts.append(f"target-{target_gamma:g}")
+    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
 
 def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]:
@@ -51,10 +75,45 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
         np.savez(file, allow_pickle=False, **arrays)
     endings = [".npz"]
     if result.n <= _CSV_UP_TO:
-        _write_csv(result, _with(path, ".csv"))
+        labels, matrix = row_names(result), result.matrix()
+        rows = ([label, *_exact(row)] for label, row in zip(labels, matrix, strict=True))
+        _write_csv(_with(path, ".csv"), ["", *labels], rows)
         endings.append(".csv")
-    draw(result, _values(result), origin, _with(path, ".png"), name)
+    draw(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
     return [*endings, ".png"]
+
+
+def write_gaps(gaps: ValueGaps, path: Path) -> list[str]:
+    """Writes `path` with .csv appended: a row for each pair; returns this ending."""
+    names = row_names(gaps.rule.result)
+    columns = (gaps.distance, gaps.bound, gaps.gap)
+    rows = (
+        [names[i], names[j], *_exact(numbers)]
+        for i, j, *numbers in zip(gaps.i, gaps.j, *columns, strict=True)
+    )
+    _write_csv(_with(path, ".csv"), ["first", "second", "distance", "bound", "gap"], rows)
+    return [".csv"]
+
+
+def write_classes(result: MetricResult, merged: Aggregation, path: Path, name: str) -> list[str]:
+    """Writes `path` with .csv, .npz and for grids .png appended; returns these endings.
+
+    The .csv has a row for each state. The .npz is the MDP on the classes with its policy, which
+    `FiniteMDP.load` and `--mdp` read.
+    """
+    value, merged_value = bounded_value(result, result.gamma), class_value(merged, result.gamma)
+    numbers = np.stack([value, merged_value[merged.labels]], axis=1)
+    rows = (
+        [state, label, merged.representatives[label], *_exact(row)]
+        for state, (label, row) in enumerate(zip(merged.labels, numbers, strict=True))
+    )
+    header = ["state", "class", "representative", "value", "class_value"]
+    _write_csv(_with(path, ".csv"), header, rows)
+    merged.mdp.save(_with(path, ".npz"), merged.policy)
+    if result.mdp.grid is None:
+        return [".csv", ".npz"]
+    draw_classes(result, merged, np.abs(numbers[:, 0] - numbers[:, 1]), _with(path, ".png"), name)
+    return [".csv", ".npz", ".png"]
 
 
 def row_names(result: MetricResult) -> list[str]:
@@ -64,25 +123,17 @@ def row_names(result: MetricResult) -> list[str]:
     return [f"{s}:{a}" for s, a in result.mdp.state_actions]
 
 
-def _write_csv(result: MetricResult, path: Path) -> None:
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    labels = row_names(result)
-    writer.writerow(["", *labels])
-    for label, row in zip(labels, result.matrix(), strict=True):
-        writer.writerow([label, *(repr(float(x)) for x in row)])
-    with whole_file(path) as file:
-        file.write(text.getvalue().encode())
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
-def _values(result: MetricResult) -> NDArray[np.float64]:
-    """What the embedding is coloured by: V or Q of the policy, V* where there is none."""
-    if result.policy is None:
-        return optimal_policy(result.mdp, result.gamma)[0]
-    value = policy_value(result.mdp, result.policy, result.gamma)
-    if result.level == "state":
-        return value
-    return action_value(result.mdp, value, result.gamma)[result.mdp.available]
+def _exact(numbers: Iterable[float]) -> list[str]:
+    """Numbers that are read back as they were."""
+    return [repr(float(x)) for x in numbers]
 
 
 def _with(path: Path, ending: str) -> Path:

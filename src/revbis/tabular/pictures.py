@@ -1,8 +1,9 @@
-"""Pictures of a metric: heat map, embedding, and the distance from a state on its grid."""
+"""Pictures: heat map and embedding of a metric, distances and classes on a grid."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -11,14 +12,19 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from revbis.system.files import whole_file
-from revbis.tabular.result import LINEAR, MetricResult
+from revbis.tabular.aggregation import Aggregation
+from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.registry import find_metric
+from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
-_MOST_ROWS = 600  # a heat map has no more pixels than this to show
+_MOST_ROWS = 600  # more rows than this do not fit the pixels of a heat map
 _MOST_DOTS = 5000
 _NUMBERS_UP_TO = 12
 
@@ -40,14 +46,33 @@ def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str 
     _embedding(axes[1], result, value, origin)
     if on_grid:
         _grid_map(axes[2], result, origin)
-    weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
-    figure.suptitle(
-        f"{name + ': ' if name else ''}{result.metric.replace('_', ' ')}, {weights}   "
-        f"(certified error {result.error_bound:.0e}, {result.solver})"
-    )
-    with whole_file(path) as file:
-        figure.savefig(file, format="png", dpi=130, bbox_inches="tight")
-    plt.close(figure)
+    _save(figure, _title(result, name), path)
+
+
+def draw_classes(
+    result: MetricResult, merged: Aggregation, loss: Array, path: Path, name: str = ""
+) -> None:
+    """Draws an aggregation of a grid: the class of each state, and how much value it loses.
+
+    Args:
+        result: The metric.
+        merged: Its aggregation.
+        loss: |V − V̄| of each state, (S,).
+        path: The PNG to write.
+        name: Of the MDP, for the title.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.3), layout="constrained")
+    # Classes are numbered in the order of their states: shuffled, neighbours differ in colour.
+    colour = np.random.default_rng(0).permutation(merged.n_classes)[merged.labels]
+    title = f"{merged.n_classes} classes, representatives circled"
+    _on_grid(left, result.mdp, colour, title).set(cmap="turbo", interpolation="nearest")
+    side = result.mdp.grid.max() + 1 if result.mdp.grid is not None else 1
+    _mark(left, result.mdp, merged.representatives, mec="white", ms=min(6, 120 / side), mew=1.2)
+    title = f"value loss (certified: at most {merged.value_loss_bound:.3g})"
+    image = _on_grid(right, result.mdp, loss, title)
+    image.set_clim(0, max(float(loss.max()), 1e-12))
+    figure.colorbar(image, ax=right, shrink=0.75)
+    _save(figure, _title(result, name), path)
 
 
 def _heat_map(axes: Axes, result: MetricResult) -> None:
@@ -77,45 +102,72 @@ def _numbers(axes: Axes, matrix: Array) -> None:
 
 
 def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> None:
-    where = result.embedding(2)
+    positions = result.embedding(2)
     shown = np.arange(result.n)
     if result.n > _MOST_DOTS:
         shown = np.sort(np.random.default_rng(0).choice(result.n, _MOST_DOTS, replace=False))
     size = 60 if result.n <= 50 else 18 if result.n <= 1000 else 6
-    x, y = where.T
+    x, y = positions.T
     dots = axes.scatter(x[shown], y[shown], c=value[shown], cmap="cividis", s=size, alpha=0.9)
     axes.plot(x[origin], y[origin], "o", mfc="none", mec="crimson", ms=2 * size**0.5, mew=1.6)
     axes.figure.colorbar(dots, ax=axes, shrink=0.75, label="value")
-    kind = "reduced distance" if result.metric in LINEAR else "classical scaling"
+    kind = "reduced distance" if find_metric(result.metric).is_euclidean else "classical scaling"
     axes.set(title=f"two principal axes ({kind})", xlabel="axis 1", ylabel="axis 2")
     axes.set_aspect("equal", adjustable="datalim")
     if result.n <= _NUMBERS_UP_TO:
-        _labels(axes, where)
+        _labels(axes, positions)
 
 
-def _labels(axes: Axes, where: Array) -> None:
-    """Names of the states, those at one place together."""
+def _labels(axes: Axes, positions: Array) -> None:
+    """Names of the states; states at the same place share a label."""
     places: dict[tuple[float, float], list[int]] = {}
-    scale = max(float(np.ptp(where)), 1e-12)
-    for state, (x, y) in enumerate(where):
+    scale = max(float(np.ptp(positions)), 1e-12)
+    for state, (x, y) in enumerate(positions):
         key = (round(x / scale, 2), round(y / scale, 2))
         places.setdefault(key, []).append(state)
     for states in places.values():
         name = ", ".join(str(s) for s in states)
-        axes.annotate(name, where[states[0]], xytext=(6, 6), textcoords="offset points")
+        axes.annotate(name, positions[states[0]], xytext=(6, 6), textcoords="offset points")
 
 
 def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
-    grid = result.mdp.grid
-    assert grid is not None
-    picture = np.full(grid.max(axis=0) + 1, np.nan)
-    picture[grid[:, 0], grid[:, 1]] = result.row(origin)
-    axes.set_facecolor("0.35")
-    image = axes.imshow(picture, cmap="viridis")
+    image = _on_grid(axes, result.mdp, result.row(origin), f"distance from state {origin}")
     axes.figure.colorbar(image, ax=axes, shrink=0.75)
-    axes.plot(grid[origin, 1], grid[origin, 0], "o", mfc="none", mec="crimson", ms=11, mew=1.8)
-    axes.set(title=f"distance from state {origin}", xlabel="column", ylabel="row")
+    _mark(axes, result.mdp, np.array([origin]), mec="crimson", ms=11, mew=1.8)
+
+
+def _on_grid(axes: Axes, mdp: FiniteMDP, numbers: NDArray[Any], title: str) -> AxesImage:
+    """A number for each state at its place; cells that are not states are grey."""
+    assert mdp.grid is not None
+    picture = np.full(mdp.grid.max(axis=0) + 1, np.nan)
+    picture[mdp.grid[:, 0], mdp.grid[:, 1]] = numbers
+    axes.set_facecolor("0.35")
+    axes.set(title=title, xlabel="column", ylabel="row")
+    image = axes.imshow(picture, cmap="viridis")
     _whole_ticks(axes)
+    return image
+
+
+def _mark(axes: Axes, mdp: FiniteMDP, states: NDArray[np.int64], **style: Any) -> None:
+    """Circles around states of a grid."""
+    assert mdp.grid is not None
+    rows, columns = mdp.grid[states].T
+    axes.plot(columns, rows, "o", mfc="none", **style)
+
+
+def _title(result: MetricResult, name: str) -> str:
+    weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
+    return (
+        f"{name + ': ' if name else ''}{find_metric(result.metric).title}, {weights}   "
+        f"(certified error {result.error_bound:.0e}, {result.solver})"
+    )
+
+
+def _save(figure: Figure, title: str, path: Path) -> None:
+    figure.suptitle(title)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=130, bbox_inches="tight")
+    plt.close(figure)
 
 
 def _whole_ticks(axes: Axes) -> None:

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from revbis import checks
 from revbis.system.memory import ensure_fits
 from revbis.tabular.mdp import FiniteMDP
+from revbis.tabular.registry import find_metric
 
 Array = NDArray[np.float64]
-LINEAR = ("revised", "mico")
-_FEW = 1000  # coordinates may be asked for beyond the states: the others are 0
+_FEW = 1000  # coordinates beyond the number of states may be requested: they are 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +22,16 @@ class MetricResult:
     """A bisimulation metric on the states (or state-action pairs) of an MDP.
 
     Attributes:
-        metric: Its name.
+        metric: Name of the metric.
         level: "state", or "state_action": rows are then `mdp.state_actions`.
         mdp: The MDP.
         policy: (S, A), or None for metrics without one.
-        gamma: The discount the values of interest have.
+        gamma: The discount of the values of interest.
         c: The coefficient of the weighted form, its sequence, or None.
-        tol: The error that was asked for.
+        tol: The requested tolerance.
         error_bound: No entry is further than this from the exact metric.
-        iterations: Steps the solver took.
-        solver: The solver that ran.
+        iterations: Number of iterations of the solver.
+        solver: The solver used.
     """
 
     metric: str
@@ -79,7 +79,7 @@ class MetricResult:
     def matrix(self) -> Array:
         """The distances as an array (n, n).
 
-        A low-rank result forms it now; it says the memory first and refuses what cannot fit.
+        A low-rank result forms it on demand, and raises MemoryError if it does not fit.
         """
         if self._factors is None:
             assert self._matrix is not None
@@ -99,7 +99,7 @@ class MetricResult:
             i, j = np.broadcast_arrays(i, j)
         except ValueError:
             raise ValueError(
-                f"i and j must have shapes that go together, got {i.shape} and {j.shape}"
+                f"i and j must broadcast against each other, got shapes {i.shape} and {j.shape}"
             ) from None
         if self._matrix is not None:
             return np.asarray(self._matrix[i, j])
@@ -117,7 +117,7 @@ class MetricResult:
         return np.asarray(u[at] + u - 2 * (Z @ Z[at]))
 
     def self_distance(self) -> Array:
-        """Distances from each state to itself, (n,): the spread of its own future rewards."""
+        """Distances from each state to itself, (n,): the spread of its future rewards."""
         index = np.arange(self.n)
         return self.pairs(index, index)
 
@@ -145,7 +145,8 @@ class MetricResult:
             dim = checks.whole(dim, "dim", 1, max(self.n, _FEW))
         if self._factors is not None:
             return _principal_axes(self._factors[1], dim)
-        distances = self.reduced() if self.metric in LINEAR else self.matrix() ** 2
+        is_euclidean = find_metric(self.metric).is_euclidean
+        distances = self.reduced() if is_euclidean else self.matrix() ** 2
         return _classical_scaling(distances, dim)
 
     def _indices(self, value: ArrayLike, name: str) -> NDArray[np.int64]:
@@ -166,7 +167,9 @@ class MetricResult:
 def as_result(value: object) -> MetricResult:
     """The value, which must be a solved metric."""
     if not isinstance(value, MetricResult):
-        raise ValueError(f"a MetricResult, as solve returns, is wanted, got {type(value).__name__}")
+        raise ValueError(
+            f"expected a MetricResult, as returned by solve, got {type(value).__name__}"
+        )
     return value
 
 
@@ -177,13 +180,13 @@ def _principal_axes(Z: Array, dim: int | None) -> Array:
 
 
 def _classical_scaling(squared: Array, dim: int | None) -> Array:
-    """Coordinates whose squared distances are `squared`, as nearly as they can be."""
+    """Coordinates whose squared distances approximate `squared` best."""
     n = len(squared)
     gram = -0.5 * squared
     gram -= gram.mean(axis=0)
     gram -= gram.mean(axis=1, keepdims=True)
-    wanted = None if dim is None else (max(n - dim, 0), n - 1)
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=wanted)
+    subset = None if dim is None else (max(n - dim, 0), n - 1)
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=subset)
     axes = _fixed_signs(vectors[:, ::-1]) * np.sqrt(np.maximum(values[::-1], 0.0))
     return _with_width(axes, dim)
 

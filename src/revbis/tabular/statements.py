@@ -1,16 +1,14 @@
-"""Every inequality the metrics obey, and those they only seem to, tested on a given MDP."""
+"""Every inequality that the metrics satisfy, and some that they do not, tested on an MDP."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from revbis.tabular.aggregation import aggregate
+from revbis.tabular.aggregation import aggregate, value_loss
 from revbis.tabular.bounds import certify
-from revbis.tabular.linear import Progress
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import (
     mean_state_chain,
@@ -19,12 +17,14 @@ from revbis.tabular.operators import (
     state_chain,
     state_distance,
 )
+from revbis.tabular.registry import METRICS, OnIteration
 from revbis.tabular.result import MetricResult
 from revbis.tabular.solver import solve
 from revbis.tabular.values import action_value, optimal_policy, policy_value
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 4000
+_ORDERED = ("revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulation")
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Statement:
 
     Attributes:
         text: The inequality.
-        theorem: Whether it holds on every MDP. The others are here because people expect them.
-        slack: The least of right side minus left side; negative means violated.
-        allowance: What errors of the solvers and rounding may have taken from the slack.
+        theorem: Whether it holds on every MDP. The others are often expected to, but do not.
+        slack: The smallest difference, right side minus left side; negative means violated.
+        allowance: How much of the slack solver and rounding errors can account for.
     """
 
     text: str
@@ -57,7 +57,7 @@ def check_statements(
     c: float = 0.5,
     tol: float = 1e-8,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: OnIteration | None = None,
 ) -> list[Statement]:
     """Tests every inequality of the theory on an MDP.
 
@@ -67,13 +67,13 @@ def check_statements(
         gamma: Discount.
         c: Coefficient of the weighted form.
         tol: Certified error of the metrics.
-        seed: Of the random matrices that contraction and certificates are tested with.
+        seed: Seed of the random matrices that contraction and certificates are tested with.
         progress: As for `revised`.
     """
     if len(as_mdp(mdp).state_actions) > _MOST_PAIRS:
         raise ValueError(
             f"the statements need matrices over all state-action pairs, and there are "
-            f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are accepted"
+            f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are supported"
         )
     facts = _Facts(mdp, as_policy(mdp, policy), gamma, c, tol, seed, progress)
     return [
@@ -97,44 +97,26 @@ class _Facts:
         c: float,
         tol: float,
         seed: int,
-        progress: Progress | None,
+        progress: OnIteration | None,
     ) -> None:
         self.mdp, self.policy, self.gamma, self.c = mdp, policy, gamma, c
         self._tol, self._progress = tol, progress
+        self._solved: dict[tuple[str, str, float | None], MetricResult] = {}
         self.rng = np.random.default_rng(seed)
         self.value = policy_value(mdp, policy, gamma)
         self.gap = _gaps(self.value)
         self.q_gap = _gaps(action_value(mdp, self.value, gamma)[mdp.available])
         self.optimal_gap = _gaps(optimal_policy(mdp, gamma)[0])
 
-    def solve(self, metric: str, level: str = "state", c: float | None = None) -> MetricResult:
-        return solve(
-            metric, self.mdp, self.policy, self.gamma, self._tol, c, level, "auto", self._progress
-        )
-
-    @cached_property
-    def revised(self) -> MetricResult:
-        return self.solve("revised")
-
-    @cached_property
-    def state_action(self) -> MetricResult:
-        return self.solve("revised", level="state_action")
-
-    @cached_property
-    def mico(self) -> MetricResult:
-        return self.solve("mico")
-
-    @cached_property
-    def pi(self) -> MetricResult:
-        return self.solve("pi_bisimulation")
-
-    @cached_property
-    def ferns(self) -> MetricResult:
-        return self.solve("bisimulation")
-
-    @cached_property
-    def lax(self) -> MetricResult:
-        return self.solve("lax_bisimulation")
+    def metric(self, name: str, level: str = "state", c: float | None = None) -> MetricResult:
+        """A metric of the MDP, solved on first use."""
+        key = (name, level, c)
+        if key not in self._solved:
+            self._solved[key] = solve(
+                *(name, self.mdp, self.policy, self.gamma, self._tol, c, level),
+                progress=self._progress,
+            )
+        return self._solved[key]
 
 
 def _gaps(value: Array) -> Array:
@@ -156,31 +138,27 @@ def _equal(text: str, left: Array, right: Array, allowance: float) -> Statement:
 
 
 def _value_bounds(f: _Facts) -> list[Statement]:
-    U, rho, e = f.revised.matrix(), f.revised.reduced(), f.revised.error_bound
-    G = f.state_action
+    revised, G = f.metric("revised"), f.metric("revised", "state_action")
+    pi, ferns, lax = (f.metric(x) for x in ("pi_bisimulation", "bisimulation", "lax_bisimulation"))
+    U, rho, e = revised.matrix(), revised.reduced(), revised.error_bound
     spread = float(np.ptp(state_chain(f.mdp, f.policy).values))
     cramer = np.sqrt(spread * (rho + 2 * e) / (1 - f.gamma))
     return [
         _at_most("|V(s) − V(t)| ≤ U(s,t)", f.gap, U, e, True),
         _at_most("|Q(x) − Q(y)| ≤ G(x,y)", f.q_gap, G.matrix(), G.error_bound, True),
         _at_most("|ΔV| ≤ √(range(R)·ρ/(1−γ))", f.gap, cramer, 0.0, True),
-        _at_most("|ΔV| ≤ π-bisimulation", f.gap, f.pi.matrix(), f.pi.error_bound, True),
-        _at_most(
-            "|ΔV*| ≤ bisimulation", f.optimal_gap, f.ferns.matrix(), f.ferns.error_bound, True
-        ),
-        _at_most(
-            "|ΔV*| ≤ lax bisimulation", f.optimal_gap, f.lax.matrix(), f.lax.error_bound, True
-        ),
+        _at_most("|ΔV| ≤ π-bisimulation", f.gap, pi.matrix(), pi.error_bound, True),
+        _at_most("|ΔV*| ≤ bisimulation", f.optimal_gap, ferns.matrix(), ferns.error_bound, True),
+        _at_most("|ΔV*| ≤ lax bisimulation", f.optimal_gap, lax.matrix(), lax.error_bound, True),
         _at_most("|ΔV| ≤ ρ", f.gap, rho, 2 * e, False),
-        _at_most("|ΔV| ≤ bisimulation", f.gap, f.ferns.matrix(), f.ferns.error_bound, False),
+        _at_most("|ΔV| ≤ bisimulation", f.gap, ferns.matrix(), ferns.error_bound, False),
     ]
 
 
 def _orders(f: _Facts) -> list[Statement]:
-    U, M, W = f.revised.matrix(), f.mico.matrix(), f.pi.matrix()
-    B, L = f.ferns.matrix(), f.lax.matrix()
-    u, m, w = f.revised.error_bound, f.mico.error_bound, f.pi.error_bound
-    b, x = f.ferns.error_bound, f.lax.error_bound
+    metrics = [f.metric(name) for name in _ORDERED]
+    U, M, W, B, L = (metric.matrix() for metric in metrics)
+    u, m, w, b, x = (metric.error_bound for metric in metrics)
     chain, mean = state_chain(f.mdp, f.policy), mean_state_chain(f.mdp, f.policy)
     expected = reward_gap(chain.values, chain.weights)
     return [
@@ -196,7 +174,8 @@ def _orders(f: _Facts) -> list[Statement]:
 
 
 def _shape(f: _Facts) -> list[Statement]:
-    U, rho, e = f.revised.matrix(), f.revised.reduced(), f.revised.error_bound
+    result = f.metric("revised")
+    U, rho, e = result.matrix(), result.reduced(), result.error_bound
     own = np.diag(U)
     detour = min(_least(U[:, k, None] + U[None, k, :] - U) for k in range(len(U)))
     gram = -0.5 * rho
@@ -215,8 +194,8 @@ def _shape(f: _Facts) -> list[Statement]:
 
 def _operators(f: _Facts) -> list[Statement]:
     n, k = f.mdp.n_states, len(f.mdp.state_actions)
-    U, G = f.revised.matrix(), f.state_action.matrix()
-    error = f.revised.error_bound + f.state_action.error_bound
+    states, pairs = f.metric("revised"), f.metric("revised", "state_action")
+    U, G, error = states.matrix(), pairs.matrix(), states.error_bound + pairs.error_bound
     X, Y = f.rng.random((2, n, n))
     gap = float(np.abs(X - Y).max())
     GX, GY = (state_action_distance(f.mdp, Z, 1.0, f.gamma) for Z in (X, Y))
@@ -241,7 +220,7 @@ def _operators(f: _Facts) -> list[Statement]:
 
 
 def _weighted(f: _Facts) -> list[Statement]:
-    result = f.solve("revised", c=f.c)
+    result = f.metric("revised", c=f.c)
     Uc, e = result.matrix(), result.error_bound
     plain = solve("revised", f.mdp, f.policy, f.c, result.tol)
     own_gap = _gaps(policy_value(f.mdp, f.policy, f.c))
@@ -263,22 +242,22 @@ def _weighted(f: _Facts) -> list[Statement]:
 
 def _certificates(f: _Facts) -> list[Statement]:
     statements = []
-    for result in (f.revised, f.mico, f.pi, f.ferns, f.lax):
+    for name in METRICS:
+        if "state" not in METRICS[name].levels:
+            continue
+        result = f.metric(name)
         d = f.rng.random((result.n, result.n)) * float(result.matrix().max() + 1)
-        certificate = certify(f.mdp, f.policy, d, result.metric, f.gamma)
+        certificate = certify(f.mdp, f.policy, d, name, f.gamma)
         missing = result.matrix() - d
         slack = min(
             _least(missing) - certificate.lower,
             certificate.upper - float(missing.max()),
             certificate.error_bound - float(np.abs(missing).max()),
         )
-        name = result.metric.replace("_", " ")
-        text = f"a random matrix is no further from {name} than certified"
+        text = f"a random matrix is no further from {METRICS[name].title} than certified"
         statements.append(Statement(text, True, slack, result.error_bound))
-    merged = aggregate(f.revised, eps=0.1 * float(np.ptp(f.value)))
-    assert merged.policy is not None
-    value = policy_value(merged.mdp, merged.policy, f.gamma)
-    loss = float(np.abs(f.value - value[merged.labels]).max())
+    merged = aggregate(f.metric("revised"), eps=0.1 * float(np.ptp(f.value)))
+    loss = float(value_loss(f.metric("revised"), merged).max())
     text = f"aggregation to {merged.n_classes} classes loses no more than certified"
     statements.append(Statement(text, True, merged.value_loss_bound - loss, 1e-9))
     return statements

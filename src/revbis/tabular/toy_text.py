@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import breadth_first_order
 
 Array = NDArray[np.float64]
-_WANTED = "P[state][action] must list (probability, next_state, reward, terminated), all from 0 on"
+_EXPECTED = (
+    "P[state][action] must list (probability, next_state, reward, terminated), with states and "
+    "actions numbered from 0"
+)
 
 
 def make(name: str) -> Any:
-    """The Gymnasium environment of that id."""
+    """The Gymnasium environment with that id."""
     try:
         import gymnasium
     except ImportError:
@@ -45,7 +49,7 @@ def read_table(env: Any) -> tuple[list[Any], Array]:
             if p > 0
         ]
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{_WANTED}: {error}") from None
+        raise ValueError(f"{_EXPECTED}: {error}") from None
     _refuse_unknown_states(entries, n, m)
     terminal = np.zeros(n, dtype=bool)
     terminal[[t for _, _, _, t, _, done in entries if done]] = True
@@ -77,8 +81,8 @@ def _refuse_unknown_states(
     for s, a, _, t, _, _ in entries:
         if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
             raise ValueError(
-                f"{_WANTED}; there are {n} states and at most {m} actions, but a move from state "
-                f"{s} by action {a} to state {t}"
+                f"{_EXPECTED}; there are {n} states and at most {m} actions, but action {a} leads "
+                f"from state {s} to state {t}"
             )
 
 
@@ -89,22 +93,18 @@ def _refuse_ambiguous_ends(
 ) -> None:
     """A reachable state must end the episode always or never: else it cannot be made absorbing."""
     n = len(terminal)
-    going_on = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]
-    if not going_on:
+    moves = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]
+    if not moves:
         return
-    rows, columns = zip(*going_on, strict=True)
-    graph = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, n))
-    first = np.flatnonzero(start) if start is not None else np.flatnonzero(~terminal)
-    reached = np.zeros(n, dtype=bool)
-    frontier = np.zeros(n)
-    frontier[first] = 1.0
-    while frontier.any():
-        reached |= frontier > 0
-        frontier = ((graph.T @ frontier) > 0) & ~reached
-    both = reached & terminal
-    if both.any():
+    first = np.flatnonzero(~terminal if start is None else start)
+    # Node n leads to every first state: what is reached from it is what an episode can reach.
+    edges = np.array(moves + [(n, s) for s in first])
+    graph = sp.csr_matrix((np.ones(len(edges)), edges.T), shape=(n + 1, n + 1))
+    reached = breadth_first_order(graph, n, return_predecessors=False)[1:]
+    both = reached[terminal[reached]]
+    if len(both):
         raise ValueError(
-            f"state {np.flatnonzero(both)[0]} ends the episode on some transitions and not on "
+            f"state {both.min()} ends the episode on some transitions and not on "
             "others, so it cannot be made absorbing"
         )
 

@@ -1,8 +1,8 @@
-"""A compiled transportation simplex that starts from the basis it ended with last time.
+"""A compiled transportation simplex that is warm-started from its previous basis.
 
-A basis of an m × k transport problem is a spanning tree of its m + k nodes. Marginals never change
-between sweeps, so yesterday's basis stays feasible for today's costs, and most problems need no
-pivot at all. Values are read from the duals, which makes them exact to the pricing tolerance even
+A basis of an m × k transport problem is a spanning tree of its m + k nodes. Marginals do not change
+between sweeps, so the previous basis stays feasible for the new costs, and most problems need no
+pivot. Values are read from the duals, which makes them exact to the pricing tolerance even
 though supplies are perturbed against degeneracy.
 """
 
@@ -90,27 +90,27 @@ def first_basis(distance: Array, m: int, k: int, space: Any) -> None:  # pragma:
     each joins one new node to the cells before it, which is the order `_hang_tree` wants.
     """
     rows, supply, columns, demand, basis_row, basis_column, flow = space[:7]
-    wanted = space[10]
+    remaining = space[10]
     for c in range(k):
-        wanted[c] = demand[c]
-    wanted[k - 1] += PERTURBATION
+        remaining[c] = demand[c]
+    remaining[k - 1] += PERTURBATION
     cell, still_open = m + k - 1, k
     for r in range(m):
         left = supply[r] + PERTURBATION / m
         while True:
             nearest, column = 1e300, 0
             for c in range(k):
-                if wanted[c] >= 0.0 and distance[rows[r], columns[c]] < nearest:
+                if remaining[c] >= 0.0 and distance[rows[r], columns[c]] < nearest:
                     nearest, column = distance[rows[r], columns[c]], c
             cell -= 1
             basis_row[cell], basis_column[cell] = r, column
-            if still_open == 1 or (left <= wanted[column] and r < m - 1):
+            if still_open == 1 or (left <= remaining[column] and r < m - 1):
                 flow[cell] = left
-                wanted[column] = max(wanted[column] - left, 0.0)
+                remaining[column] = max(remaining[column] - left, 0.0)
                 break
-            flow[cell] = wanted[column]
-            left = max(left - wanted[column], 0.0)
-            wanted[column] = -1.0
+            flow[cell] = remaining[column]
+            left = max(left - remaining[column], 0.0)
+            remaining[column] = -1.0
             still_open -= 1
 
 
@@ -151,7 +151,7 @@ def _hang_tree(
 def _order_basis(
     m: int, k: int, basis_row: Index, basis_column: Index, flow: Array, tree: Index, spare: Array
 ) -> None:  # pragma: no cover - compiled
-    """Writes the cells of the tree in the order `_hang_tree` wants, parents before children."""
+    """Writes the cells of the tree in the order `_hang_tree` needs, parents before children."""
     parent_arc, depth, child, sibling, stack = tree[1], tree[2], tree[3], tree[4], tree[5]
     for e in range(m + k - 1):
         spare[e] = flow[e]
@@ -181,7 +181,7 @@ def _cheapest_cell(
     cost: Array, m: int, k: int, dual: Array, first_row: int, tolerance: float
 ) -> tuple[int, int]:  # pragma: no cover - compiled
     """A cell with a negative reduced cost: the most negative of the first rows that have one."""
-    enough = max(1, 1000 // k)  # rows to look at before settling for what was found
+    enough = max(1, 1000 // k)  # rows to scan before accepting the best cell so far
     best, enter_row, enter_column = -tolerance, -1, -1
     for step in range(m):
         row = (first_row + step) % m
@@ -213,7 +213,7 @@ def _pivot(
     tree: Index,
     dual: Array,
 ) -> None:  # pragma: no cover - compiled
-    """Brings a cell into the basis: every other arc of the cycle it closes gives flow."""
+    """Brings a cell into the basis: every other arc of the cycle it closes loses flow."""
     parent, parent_arc, depth = tree[0], tree[1], tree[2]
     step, leave, below_row = 1e300, -1, True
     u, v, u_gives, v_gives = row, m + column, True, True
@@ -250,7 +250,7 @@ def _pivot(
 def _rehang(
     top: int, under: int, leave: int, change: float, m: int, tree: Index, dual: Array
 ) -> None:  # pragma: no cover - compiled
-    """Turns the cut subtree round so that `top` is its root, and hangs it under another node.
+    """Re-roots the cut subtree at `top`, and hangs it under another node.
 
     The arc that enters has taken the number of the one that left.
     """
@@ -303,7 +303,7 @@ def simplex(
     dual: Array,
     spare: Array,
 ) -> float:  # pragma: no cover - compiled
-    """Pivots the basis to optimality. Returns by how much the duals may fail to be feasible."""
+    """Pivots the basis to optimality. Returns a bound on the infeasibility of the duals."""
     tolerance = _PRICING * largest
     _hang_tree(cost, m, k, basis_row, basis_column, tree, dual)
     pivots = row = 0
@@ -335,7 +335,7 @@ def transport_cost(
     k: int,
     space: Any,
 ) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Cheapest way to move supply to demand from a feasible basis, and how far off it may be."""
+    """Cheapest way to move supply to demand from a feasible basis, and a bound on its error."""
     rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost, spare = space
     total = 0.0
     if m == 1:

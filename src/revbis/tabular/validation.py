@@ -1,4 +1,4 @@
-"""The checks behind `FiniteMDP`: whatever form it comes in, or a ValueError that names the row."""
+"""Checks of the arguments of `FiniteMDP`; errors name the offending row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _LARGEST = 1e100  # sums of discounted rewards and their squares stay finite
 
 def sizes(P: Any) -> tuple[int, int]:
     """(S, A) from any accepted form of P."""
-    wanted = "an (S, A, S) array, A sparse (S, S) matrices or an integer (S, A) array of successors"
+    expected = (
+        "an (S, A, S) array, A sparse (S, S) matrices or an integer (S, A) array of successors"
+    )
     if isinstance(P, Sequence) and len(P) and all(sp.issparse(p) for p in P):
         n = P[0].shape[0]
         for a, p in enumerate(P):
@@ -28,18 +30,18 @@ def sizes(P: Any) -> tuple[int, int]:
                 raise ValueError(f"P[{a}] must have shape ({n}, {n}), got {p.shape}")
         shape = (n, len(P))
     else:
-        array = checks.real_array(P, f"P ({wanted})")
+        array = checks.real_array(P, f"P ({expected})")
         successors = array.ndim == 2 and np.issubdtype(array.dtype, np.integer)
         if not successors and (array.ndim != 3 or array.shape[0] != array.shape[2]):
-            raise ValueError(f"P must be {wanted}; got shape {array.shape}, dtype {array.dtype}")
+            raise ValueError(f"P must be {expected}; got shape {array.shape}, dtype {array.dtype}")
         shape = (array.shape[0], array.shape[1])
     if 0 in shape:
-        raise ValueError(f"P is empty (S={shape[0]}, A={shape[1]}): at least one of each is wanted")
+        raise ValueError(f"P is empty (S={shape[0]}, A={shape[1]}): at least one of each is needed")
     return shape
 
 
 def available_actions(mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """The mask of actions on offer, (S, A)."""
+    """The mask of available actions, (S, A)."""
     if mask is None:
         return np.ones(shape, dtype=bool)
     available = _plain_array(mask, f"mask must be booleans of shape {shape}")
@@ -49,12 +51,12 @@ def available_actions(mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray
         )
     stuck = np.flatnonzero(~available.any(axis=1))
     if len(stuck):
-        raise ValueError(f"mask[{stuck[0]}] offers no action: each state needs at least one")
+        raise ValueError(f"mask[{stuck[0]}] has no available action: each state needs at least one")
     return available
 
 
 def expected_rewards(R: ArrayLike, available: NDArray[np.bool_]) -> Array:
-    """Rewards (S, A), zero where the action is not on offer."""
+    """Rewards (S, A), zero where the action is not available."""
     rewards = np.array(checks.real_array(R, f"R, of shape {available.shape},"), dtype=np.float64)
     if rewards.shape == available.shape:
         rewards[~available] = 0.0
@@ -76,7 +78,7 @@ def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]
                 ((array < 0) | (array >= n)) & available,
                 array,
                 "P",
-                f"is no state; successors 0 to {n - 1} are wanted",
+                f"is not a state; successors must be in 0..{n - 1}",
             )
             index = np.where(available, array, 0).ravel()
             rows = sp.csr_matrix((np.ones(n * m), index, np.arange(n * m + 1)), shape=(n * m, n))
@@ -92,14 +94,14 @@ def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]
     rows.eliminate_zeros()
     rows.sort_indices()
     total, counts = np.asarray(rows.sum(axis=1)).ravel(), np.diff(rows.indptr)
-    # Sums that are off by rounding alone stay: what was normalised once is not changed again.
+    # Rows that differ from 1 by rounding only are kept, so that normalising is idempotent.
     off = np.abs(total - 1) > (counts + 1) * np.finfo(np.float64).eps
     rows.data /= np.repeat(np.where(off, total, 1.0), counts)
     return rows
 
 
 def _zero_hidden(rows: Any, available: NDArray[np.bool_]) -> Any:
-    """Zeroes the rows of actions not on offer, so that NaN there cannot spread."""
+    """Zeroes the rows of actions that are not available, so that NaN there cannot spread."""
     hidden = np.repeat(~available.ravel(), np.diff(rows.indptr))
     rows.data[hidden] = 0.0
     return rows
@@ -116,23 +118,23 @@ def _check_rows(rows: Any, available: NDArray[np.bool_]) -> None:
             row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
             raise ValueError(
                 f"P[s={row // m}, a={row % m}, s'={rows.indices[first]}] = {rows.data[first]} "
-                f"{what}; a probability is wanted"
+                f"{what}; expected a probability"
             )
     total = np.asarray(rows.sum(axis=1)).ravel()
     wrong = np.flatnonzero(available.ravel() & (np.abs(total - 1) > ROW_SUM_TOLERANCE))
     if len(wrong):
         row = int(wrong[0])
         raise ValueError(
-            f"P[s={row // m}, a={row % m}, :] sums to {total[row]:.6g}, wanted 1 "
+            f"P[s={row // m}, a={row % m}, :] sums to {total[row]:.6g}, expected 1 "
             f"({len(wrong)} of {int(available.sum())} rows are off)"
         )
 
 
-def _plain_array(value: ArrayLike, wanted: str) -> NDArray[Any]:
+def _plain_array(value: ArrayLike, expected: str) -> NDArray[Any]:
     try:
         return np.array(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{wanted}, got rows of different lengths") from None
+        raise ValueError(f"{expected}, got rows of different lengths") from None
 
 
 def refuse(bad: NDArray[np.bool_], array: NDArray[Any], name: str, why: str) -> None:

@@ -12,6 +12,7 @@ from scipy.sparse.linalg import spsolve
 from revbis import checks
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import mean_state_chain
+from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 _DIRECT_UP_TO = 20_000
@@ -25,7 +26,7 @@ def policy_value(mdp: FiniteMDP, policy: ArrayLike, gamma: float) -> Array:
 
 
 def action_value(mdp: FiniteMDP, value: ArrayLike, gamma: float) -> Array:
-    """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not on offer."""
+    """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not available."""
     value = checks.finite_matrix(value, (as_mdp(mdp).n_states,), "value")
     gamma = checks.discount(gamma)
     q = mdp.rewards + gamma * (mdp.transitions @ value).reshape(mdp.rewards.shape)
@@ -48,6 +49,16 @@ def optimal_policy(mdp: FiniteMDP, gamma: float) -> tuple[Array, Array]:
         if not better.any():
             return value, policy
         choice = np.where(better, q.argmax(axis=1), choice)
+
+
+def bounded_value(result: MetricResult, gamma: float) -> Array:
+    """The values whose gaps a metric bounds, (n,): V or Q of its policy, V* if it has none."""
+    if result.policy is None:
+        return optimal_policy(result.mdp, gamma)[0]
+    value = policy_value(result.mdp, result.policy, gamma)
+    if result.level == "state":
+        return value
+    return action_value(result.mdp, value, gamma)[result.mdp.available]
 
 
 def _chain_value(P: Any, reward: Array, gamma: float) -> Array:

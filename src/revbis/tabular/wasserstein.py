@@ -1,8 +1,8 @@
 r"""Solvers of the W1 metrics: π-bisimulation, bisimulation and lax bisimulation.
 
-All three merge \(w|r_x − r_y| + λ\,W_1(d)(P_x, P_y)\) over couples of rows, x of state s and y of
-state t. A π-chain has one row a state. Bisimulation couples equal actions and takes the maximum;
-lax bisimulation couples all actions and takes the Hausdorff distance.
+All three combine \(w|r_x − r_y| + λ\,W_1(d)(P_x, P_y)\) over couples of rows, x of state s and y
+of state t. A π-chain has one row for each state. Bisimulation couples equal actions and takes the
+maximum; lax bisimulation couples all actions and takes the Hausdorff distance.
 
 `policy_iteration` freezes the optimal couplings, sweeps with them until little changes, and solves
 the transport problems again; the last exact sweep is the certificate. The mass that two rows share
@@ -19,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.tabular.linear import EPS, Progress, Solution
+from revbis.tabular.linear import EPS
 from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.operators import Chain
+from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.transport import scratch
 from revbis.tabular.wasserstein_kernels import count_rows, exact_rows, frozen_rows
 
@@ -37,10 +38,10 @@ class TransportProblem:
         laws: CSR (X, n): the next-state law of each row.
         reward: (X,) weighted reward of each row, w·r.
         first: (n + 1,): rows first[s] to first[s + 1] belong to state s.
-        offer: (n,): states with equal numbers offer the same actions.
+        offer: (n,): states with equal numbers have the same available actions.
         matched: Couple rows by position and take the maximum; else couple all, Hausdorff.
         discount: λ.
-        reward_error: What rounding may have added to a weighted reward.
+        reward_error: Bound on the rounding error of a weighted reward.
     """
 
     laws: Any
@@ -58,12 +59,12 @@ class TransportProblem:
 
     @property
     def support(self) -> int:
-        """The most successors a row has."""
+        """The largest number of successors of a row."""
         return int(np.diff(self.laws.indptr).max())
 
     @property
     def scale(self) -> float:
-        """The largest distance there can be; states that offer different actions are this far."""
+        """The largest possible distance: that of states with different available actions."""
         return float(np.ptp(self.reward)) / (1 - self.discount)
 
     @property
@@ -72,7 +73,7 @@ class TransportProblem:
         return self.support == 1
 
     def apply(self, d: Array) -> tuple[Array, float]:
-        """T d for any matrix d, symmetric or not, and the most an entry of it may be off."""
+        """T d for any matrix d, symmetric or not, and the largest error of an entry."""
         upper, error = self._apply_upper(np.ascontiguousarray(d))
         lower = upper
         if not np.array_equal(d, d.T):
@@ -99,12 +100,12 @@ class TransportProblem:
         return out, self.discount * worst + self.rounding(largest)
 
     def rounding(self, scale: float) -> float:
-        """What rounding can add to an entry of T d when entries of d are at most `scale`."""
+        """Bound on the rounding error of an entry of T d when entries of d are at most `scale`."""
         return 2 * self.reward_error + EPS * (2 * self.support + 8) * (scale + self.scale)
 
 
 def chain_problem(chain: Chain, reward_weight: float, discount: float) -> TransportProblem:
-    """π-bisimulation: one row a state."""
+    """π-bisimulation: one row for each state."""
     n = chain.n
     return TransportProblem(
         laws=chain.P,
@@ -120,7 +121,7 @@ def chain_problem(chain: Chain, reward_weight: float, discount: float) -> Transp
 def mdp_problem(
     mdp: FiniteMDP, matched: bool, reward_weight: float, discount: float
 ) -> TransportProblem:
-    """Bisimulation (`matched`) or lax bisimulation: one row for each action on offer."""
+    """Bisimulation (`matched`) or lax bisimulation: one row for each available action."""
     states, actions = mdp.state_actions.T
     _, offer = np.unique(mdp.available, axis=0, return_inverse=True)
     laws = mdp.transitions[states * mdp.n_actions + actions]
@@ -135,7 +136,7 @@ def mdp_problem(
     )
 
 
-def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) -> Solution:
+def policy_iteration(problem: TransportProblem, tol: float, on_iteration: OnIteration) -> Solution:
     """Exact sweeps with cheap sweeps under frozen couplings between them."""
     couplings = Couplings(problem)
     modulus = problem.discount * couplings.most_moved
@@ -145,9 +146,9 @@ def policy_iteration(problem: TransportProblem, tol: float, progress: Progress) 
         change, slack = couplings.exact_sweep(d, out)
         d, out = out, d
         sweeps += 1
-        lost = problem.discount * slack + problem.rounding(problem.scale)
-        bound = (modulus * change + lost) / (1 - modulus)
-        progress(sweeps, bound)
+        roundoff = problem.discount * slack + problem.rounding(problem.scale)
+        bound = (modulus * change + roundoff) / (1 - modulus)
+        on_iteration(sweeps, bound)
         patience = 0 if bound < best else patience + 1
         best = min(best, bound)
         if bound <= tol or patience == 10:
@@ -186,7 +187,7 @@ class Couplings:
         self._warm = False
 
     def exact_sweep(self, d: Array, out: Array) -> tuple[float, float]:
-        """Out = T d. Returns the largest change and how far off a transport cost may be."""
+        """Out = T d. Returns the largest change and the largest error of a transport cost."""
         change = slack = 0.0
         largest = float(max(d.max(), -d.min()))  # jumps may go below 0
         for span in row_blocks(self.problem, 1 << 17):
@@ -203,27 +204,27 @@ class Couplings:
                 out,
             )
             change, slack = max(change, a), max(slack, b)
-        self._warm = largest > 0.0  # a basis that is optimal for no costs is no start
+        self._warm = largest > 0.0  # a basis for zero costs is not a useful start
         return change if np.isfinite(d).all() else np.inf, slack
 
     def relax(self, d: Array, enough: float) -> None:
         """Sweeps d in place with the couplings as they are until it changes by `enough` or less.
 
         Most sweeps follow the couple that decided each pair last. Inside a Hausdorff distance that
-        may cycle; where it keeps not helping, every sweep decides anew, which always contracts.
-        Now and then d jumps to where a geometric series of such changes would end; a jump that
-        makes the next change larger is taken back, and soon there are no more of them.
+        may cycle; where it repeatedly does not help, every sweep decides anew, which contracts.
+        Occasionally d is extrapolated to the limit of a geometric series of such changes; a jump
+        that makes the next change larger is undone, and the budget of jumps shrinks.
         """
         follow = 10 if len(self.problem.reward) > self.problem.n else 0
         least, setbacks, jumps = np.inf, 0, 50
-        before, kept, change_at_jump = np.empty_like(d), np.empty_like(d), np.inf
+        before, backup, change_at_jump = np.empty_like(d), np.empty_like(d), np.inf
         for _ in range(5000):
             change = self._frozen_sweep(d, decide=True)
             if change <= enough:
                 return
             if change > change_at_jump:
-                d[:], jumps = kept, jumps // 4
-            decided, change_at_jump = change, np.inf
+                d[:], jumps = backup, jumps // 4
+            decision_change, change_at_jump = change, np.inf
             setbacks += change >= least
             least = min(least, change)
             if setbacks > 5 and not self.problem.matched:
@@ -236,11 +237,11 @@ class Couplings:
                     break
             else:
                 if jumps and change < last:
-                    kept[:], jumps, change_at_jump = d, jumps - 1, decided
+                    backup[:], jumps, change_at_jump = d, jumps - 1, decision_change
                     self._jump(before, d, min(change / last, self.problem.discount))
 
     def _jump(self, before: Array, d: Array, ratio: float) -> None:
-        """Moves d along its last change to the end of a geometric series; `before` is used up."""
+        """Moves d along its last change to the limit of a geometric series; overwrites `before`."""
         before -= d
         before *= ratio / (ratio - 1)
         d += before
@@ -264,7 +265,7 @@ class Couplings:
 
 
 def memory_needed(problem: TransportProblem) -> int:
-    """An upper bound on the bytes `policy_iteration` keeps."""
+    """An upper bound on the bytes that `policy_iteration` needs."""
     couples = int(_couples_per_row(problem).sum())
     cell = 8 + np.dtype(_cell_type(problem.n)).itemsize
     return 36 * problem.n**2 + couples * (8 + cell * (2 * problem.support - 1))
@@ -282,7 +283,7 @@ def _rows(problem: TransportProblem) -> tuple[Any, ...]:
 
 
 def offers(problem: TransportProblem) -> tuple[Any, ...]:
-    """What the compiled sweeps need to know of states and weights."""
+    """What the compiled sweeps need to know about states and weights."""
     return problem.first, problem.offer, problem.matched, problem.scale, problem.discount
 
 
@@ -305,7 +306,7 @@ def _couples_per_row(problem: TransportProblem) -> Index:
 
 
 def row_blocks(problem: TransportProblem, couples: int) -> list[tuple[int, int]]:
-    """Ranges of rows with about so many couples each, so that Ctrl-C is heard between them."""
+    """Ranges of rows with about so many couples each, so that Ctrl-C is handled between them."""
     done = np.cumsum(_couples_per_row(problem))
     size = max(1, couples // max(1, problem.support // 8) ** 2)
     edges = np.searchsorted(done, np.arange(size, int(done[-1]) + size, size)) + 1

@@ -46,7 +46,7 @@ def hausdorff_couple(
 def count_rows(
     rows: Any, offers: Any, couple: Index, offset: Index, span: tuple[int, int], space: Any
 ) -> float:  # pragma: no cover - compiled
-    """Basis sizes of the couples of states in `span`; returns the most mass that moves."""
+    """Basis sizes of the couples of states in `span`; returns the largest mass that moves."""
     indptr, indices, data, _ = rows
     first, offer, matched, _, _ = offers
     left, supply, right, demand = space[0], space[1], space[2], space[3]
@@ -83,7 +83,7 @@ def _couple_cost(
     space: Any,
     position: Index,
 ) -> tuple[float, float]:  # pragma: no cover - compiled
-    """W1(d)(P_x, P_y) and how far off it may be; the basis of couple q is read and written."""
+    """W1(d)(P_x, P_y) and a bound on its error; the basis of couple q is read and written."""
     indptr, indices, data, _ = rows
     cancel, keep, warm, _ = flags
     _, offset, cell, flow = basis
@@ -172,7 +172,7 @@ def exact_rows(
 def _frozen_value(
     reward: Array, x: int, y: int, basis: Any, q: int, discount: float, flat: Array
 ) -> float:  # pragma: no cover - compiled
-    """Weighted reward gap plus the cost of couple q's coupling as it was left."""
+    """Weighted reward gap plus the cost of couple q's frozen coupling."""
     _, offset, cell, flow = basis
     total = 0.0
     for e in range(offset[q], offset[q + 1]):
