@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from revbis import checks
 from revbis.config import Config
+from revbis.envs.suites import suite_of
 
 PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
 
@@ -55,7 +56,6 @@ _PAPER: dict[str, Setting] = {
     "transition": Setting("n_step", PAPER),
     "checkpoint_every": Setting(50_000, OURS),
 }
-_PAPER_METAWORLD = {"noise_steps": Setting(3_000_000, PAPER)}
 
 # Chosen by the returns of runs on cartpole_balance after equal CPU time; docs/training.md has them.
 _CPU: dict[str, Setting] = _PAPER | {
@@ -97,10 +97,11 @@ def preset_settings(name: str, task: str) -> dict[str, Setting]:
         ValueError: For an unknown preset.
     """
     checks.choice(name, PRESETS, "--preset")
+    suite = suite_of(task)
+    own = {key: Setting(*value) for key, value in suite.presets.get(name, {}).items()}
     if name == "paper":
-        return _PAPER | (_PAPER_METAWORLD if task.startswith("metaworld:") else {})
-    drawn_by_mujoco = task.startswith(("dmc:", "metaworld:"))
-    return _CPU | ({} if drawn_by_mujoco else _CPU_ITSELF)
+        return _PAPER | own
+    return _CPU | ({} if suite.drawn_by_mujoco else _CPU_ITSELF) | own
 
 
 def preset_config(name: str, task: str) -> Config:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from revbis.envs import distractors, extras
+from revbis.envs import distractors
 from revbis.envs.distractors import VARIANTS, Distractor, picture
+from revbis.system import extras
 
 KINDS = ("noise-v1", "shapes-v1")
 EVERYWHERE = np.ones((16, 16), dtype=bool)

@@ -120,7 +120,9 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
-    from revbis.envs import missing, task_names
+    from revbis.envs import task_names
+    from revbis.envs.custom import SUITE as OWN
+    from revbis.envs.suites import SUITES
     from revbis.methods import METHODS
     from revbis.presets import PRESETS
 
@@ -128,12 +130,14 @@ def _list() -> None:
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
     print("methods:\n  " + " ".join(METHODS))
-    print("tasks (any gym:ID and package.module:factory too):")
-    for suite in ("dmc", "metaworld"):
-        print("  " + " ".join(task_names(suite)))
-        text = missing(suite)
+    print("tasks:")
+    for suite in (*SUITES.values(), OWN):
+        print(f"  {suite.form:<23} {suite.description}")
+        if suite.tasks:
+            print("    " + " ".join(task_names(suite.name)))
+        text = suite.missing()
         if text is not None:
-            print(f"  {text}")
+            print(f"    {text}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:
