@@ -1,6 +1,6 @@
-"""The facts for `revbis doctor`, each asked of a process of its own: OpenGL may crash or hang.
+"""The questions of `revbis doctor`, each answered by a process of its own.
 
-`python -m revbis.doctor.probe QUESTION` prints its answer as one marked line of JSON.
+`python -m revbis.doctor.questions QUESTION` prints its answer as one marked line of JSON.
 """
 
 from __future__ import annotations
@@ -10,28 +10,35 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from revbis.system.memory import available_bytes, control_groups
+from revbis.doctor.process import MARK, Answer
+from revbis.doctor.report import SIZE
+from revbis.envs.rendering import (
+    QUALITIES,
+    Quality,
+    Renderer,
+    RenderingError,
+    backend_loads,
+    choose_backend,
+)
+from revbis.envs.suite import Suite
+from revbis.envs.suites import SUITES
+from revbis.system.memory import available_bytes, control_groups, total_bytes
 
-SIZE = 84
-_MARK = "revbis-doctor:"
 _SECONDS = 0.5
-_PATIENCE = 120.0  # importing from a cold network disk takes a minute
-_PROC = Path("/proc")
-_GROUPS = Path("/sys/fs/cgroup")
+_DRIVER = Path("/proc/driver/nvidia/version")
 
-Answer = dict[str, Any]
-
-# A shadow, a reflection and edges: what makes full quality dearer than fast.
+# A shadow, a reflection and edges: what makes full quality slower than fast.
 _SCENE = """
 <mujoco>
   <asset>
@@ -53,64 +60,23 @@ _SCENE = """
 """
 
 
-def ask(question: str, **environment: str) -> Answer:
-    """The answer of another process; a crash or a hang is an answer with an `error`.
-
-    Args:
-        question: One of `QUESTIONS`.
-        environment: Variables to set for it.
-    """
-    try:
-        done = subprocess.run(
-            _command(question),
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"hangs: no answer within {_PATIENCE:.0f} s"}
-    if done.returncode < 0:
-        return {"error": f"crashes ({_signal_name(-done.returncode)})"}
-    marked = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    if done.returncode or not marked:
-        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        return {"error": f"ends with code {done.returncode}: {last}"}
-    answer: Answer = json.loads(marked[-1].removeprefix(_MARK))
-    return answer
-
-
-def _command(question: str) -> list[str]:
-    # -P: a file of the user's folder that is called like a package must not be imported
-    return [sys.executable, "-P", "-m", "revbis.doctor.probe", question]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def main(question: str) -> None:
-    """Answers a question, or says what went wrong, on standard output."""
+    """Prints the answer to a question, or what went wrong."""
     try:
         answer = QUESTIONS[question]()
     except ModuleNotFoundError as error:
         answer = {"error": f"{error.name} is not installed", "absent": error.name}
-    except Exception as error:  # whatever a foreign library raises is the answer
+    except Exception as error:  # other libraries may raise anything
         text = str(error).strip() or type(error).__name__
         answer = {"error": " ".join(text.split())}
-    print(f"\n{_MARK}{json.dumps(answer)}", flush=True)
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
 
 
 def machine() -> Answer:
     """Cores, memory and disk that this process may use, and the driver of an NVIDIA GPU."""
     folders = dict.fromkeys((os.getcwd(), tempfile.gettempdir()))
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    total = min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_memory_limits()])
+    total = total_bytes()
     return {
         "cores": os.cpu_count() or 1,
         "affinity": affinity or os.cpu_count() or 1,
@@ -124,24 +90,14 @@ def machine() -> Answer:
 
 
 def _cpu_quotas() -> list[float]:
-    """Cores' worth of time allowed by each control group that sets a limit."""
+    """The limit of each control group that has one, in cores."""
     quotas = []
-    for folder in control_groups("cpu", _PROC, _GROUPS):
+    for folder in control_groups("cpu"):
         words = _read(folder / "cpu.max").split()  # version 2; then version 1
         words = words or [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
         if words[0].isdecimal():  # "max" and -1 mean no limit
             quotas.append(int(words[0]) / int(words[1]))
     return quotas
-
-
-def _memory_limits() -> list[int]:
-    names = ("memory.max", "memory.limit_in_bytes")
-    texts = [
-        _read(folder / name)
-        for folder in control_groups("memory", _PROC, _GROUPS)
-        for name in names
-    ]
-    return [int(text) for text in texts if text.isdecimal()]
 
 
 def _read(path: Path) -> str:
@@ -152,8 +108,8 @@ def _read(path: Path) -> str:
 
 
 def _nvidia_driver() -> str | None:
-    """The driver's version ("" when unknown) if an NVIDIA GPU is here."""
-    loaded = re.search(r"Module\s.*?(\d+\.[\d.]+)", _read(_PROC / "driver/nvidia/version"))
+    """The driver's version of an NVIDIA GPU, empty if unknown; None if there is no GPU."""
+    loaded = re.search(r"Module\s.*?(\d+\.[\d.]+)", _read(_DRIVER))
     if loaded:
         return loaded[1]
     if glob.glob("/dev/nvidia[0-9]*"):
@@ -165,7 +121,7 @@ def _nvidia_driver() -> str | None:
 
 
 def torch() -> Answer:
-    """Version, threads and the device, on which a sum is computed."""
+    """Version, threads and device; computes a sum on the device."""
     import torch
 
     answer: Answer = {"version": torch.__version__, "threads": torch.get_num_threads()}
@@ -186,41 +142,35 @@ def torch() -> Answer:
 
 def chosen() -> Answer:
     """The backend that training would use."""
-    from revbis.envs.rendering import choose_backend
-
     return {"backend": choose_backend()}
 
 
 def draw() -> Answer:
-    """Draws with the backend that MUJOCO_GL names: who draws, and frames per second."""
-    from revbis.envs.rendering import backend_loads
-
+    """Draws with the backend that MUJOCO_GL names: the renderer, and frames per second."""
     backend = os.environ["MUJOCO_GL"]
     if backend != "glfw" and not backend_loads(backend):
-        return {"error": "the system's library is missing or finds no device", "library": False}
+        return {"error": "the system library is missing or finds no device", "library": False}
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(_SCENE)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     answer: Answer = {}
-    for quality in ("full", "fast"):
+    for quality in QUALITIES:
         answer |= _measure(model, data, quality)
     return answer
 
 
-def _measure(model: Any, data: Any, quality: Any) -> Answer:
-    """Frames per second in one quality; refuses a picture that shows nothing."""
+def _measure(model: Any, data: Any, quality: Quality) -> Answer:
+    """Frames per second in one quality; refuses a blank image."""
     import numpy as np
-
-    from revbis.envs.rendering import Renderer
 
     frame = np.zeros((3, SIZE, SIZE), dtype=np.uint8)
     renderer = Renderer(model, SIZE, 0, quality)
     renderer.draw(data, frame)
     if frame.min() == frame.max():
-        return {"error": f"the picture is blank in {quality} quality"}
-    GL = import_module("OpenGL.GL")  # only now: MuJoCo has said which platform it is to load
+        return {"error": f"the image is blank in {quality} quality"}
+    GL = import_module("OpenGL.GL")  # only now: MuJoCo has chosen its platform
     names = {"renderer": GL.GL_RENDERER, "vendor": GL.GL_VENDOR}
     answer: Answer = {key: (GL.glGetString(name) or b"").decode() for key, name in names.items()}
     count, start = 0, time.perf_counter()
@@ -231,20 +181,9 @@ def _measure(model: Any, data: Any, quality: Any) -> Answer:
     return {**answer, quality: count / passed}
 
 
-def gymnasium() -> Answer:
-    """Steps a small environment."""
-    import gymnasium
-
-    env = gymnasium.make("CartPole-v1")
-    env.reset(seed=0)
-    env.step(env.action_space.sample())
-    env.close()
-    return {}
-
-
 def mujoco() -> Answer:
     """Steps a small scene."""
-    chosen()
+    choose_backend()
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(_SCENE)
@@ -252,36 +191,21 @@ def mujoco() -> Answer:
     return {}
 
 
-def dm_control() -> Answer:
-    """Steps cheetah run."""
-    import numpy as np
-
-    chosen()  # as training does: dm_control reads MUJOCO_GL when it is imported
-    from dm_control import suite
-
-    env = suite.load("cheetah", "run", task_kwargs={"random": 0})
-    env.reset()
-    env.step(np.zeros(env.action_spec().shape))
+def step(suite: Suite) -> Answer:
+    """Steps a suite's example, without drawing."""
+    with suppress(RenderingError):
+        choose_backend()  # as training does: simulators read MUJOCO_GL when they are imported
+    simulation = suite.make(suite.local_name(suite.example), size=0, quality="full")
+    simulation.reset(0)
+    simulation.step((simulation.low + simulation.high) / 2)
+    simulation.close()
     return {}
 
 
-def metaworld() -> Answer:
-    """Steps reach."""
-    import numpy as np
-
-    chosen()
-    from metaworld.env_dict import ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE as TASKS
-
-    env = TASKS["reach-v3-goal-observable"](seed=0)
-    env.reset()
-    env.step(np.zeros(4))
-    env.close()
-    return {}
-
-
+# By name; a suite is asked for by the name of its simulator's package.
 QUESTIONS: dict[str, Callable[[], Answer]] = {
-    question.__name__: question
-    for question in (machine, torch, chosen, draw, gymnasium, mujoco, dm_control, metaworld)
+    **{question.__name__: question for question in (machine, torch, chosen, draw, mujoco)},
+    **{suite.packages[-1]: partial(step, suite) for suite in SUITES.values()},
 }
 
 if __name__ == "__main__":
