@@ -72,11 +72,13 @@ _SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SI
 def _undisturbed() -> Iterator[None]:
     """Begins with the same state as every other test, and puts back what the test changes."""
     _reset()  # fixtures of a whole module may have changed it
-    kept = dict(os.environ)
+    kept, suites = dict(os.environ), dict(SUITES)
     yield
     for name in os.environ.keys() - kept.keys():
         del os.environ[name]
     os.environ.update(kept)
+    for name in SUITES.keys() - suites.keys():
+        del SUITES[name]
     _reset()
 
 

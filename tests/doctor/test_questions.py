@@ -128,10 +128,12 @@ def test_limits_of_control_groups(files: dict[str, str], tmp_path: Path, monkeyp
 
 def test_the_driver_of_a_gpu(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(questions, "_DRIVER", tmp_path / "version")
-    monkeypatch.setattr(questions.glob, "glob", lambda pattern: [])
+    monkeypatch.setattr(questions, "_DEVICES", tmp_path)
     monkeypatch.setattr(questions.shutil, "which", lambda name: None)
     assert questions._nvidia_driver() is None
-    monkeypatch.setattr(questions.glob, "glob", lambda pattern: ["/dev/nvidia0"])
+    (tmp_path / "nvidiactl").touch()
+    assert questions._nvidia_driver() is None
+    (tmp_path / "nvidia0").touch()
     assert questions._nvidia_driver() == ""
     line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build\n"
     (tmp_path / "version").write_text(line + "GCC version:  gcc version 12.2.0\n")

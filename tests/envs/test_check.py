@@ -1,4 +1,4 @@
-"""`revbis env check`: each way to break an environment is found, and told in words."""
+"""`revbis env check`: each way to break an environment is reported in words."""
 
 import re
 
@@ -46,23 +46,23 @@ ADVICE = {
 }
 
 
-def found(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[str], str]:
-    """Exit code, the findings and the last line of the command."""
+def run_check(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[str], str]:
+    """Exit code, the violations and the last line of the command."""
     code = 0
     try:
         main(["env", "check", f"envs.toys:{factory}"])
     except SystemExit as stop:
         code = stop.code
-    said = capsys.readouterr()
-    assert said.err == ""
-    *findings, last = said.out.splitlines()
-    return code, findings, last
+    output = capsys.readouterr()
+    assert output.err == ""
+    *violations, last = output.out.splitlines()
+    return code, violations, last
 
 
 @pytest.mark.parametrize("factory", ["Good", "TerminatesAtTheGoal", "Moving", "Rendered"])
 def test_good_environments_give_no_finding(capsys, factory: str) -> None:
-    code, findings, last = found(capsys, factory)
-    assert (code, findings) == (0, [])
+    code, violations, last = run_check(capsys, factory)
+    assert (code, violations) == (0, [])
     task = f"envs.toys:{factory}"
     assert last == f"{task}: nothing wrong, 0 to consider; train with --task {task}"
 
@@ -74,17 +74,17 @@ def test_good_environments_give_no_finding(capsys, factory: str) -> None:
     ],
 )
 def test_what_is_wrong_is_found(capsys, factory: str, text: str) -> None:
-    code, findings, last = found(capsys, factory)
-    wrong = [line for line in findings if line.startswith("  wrong: ")]
-    assert any(re.search(text, line) for line in wrong), findings
+    code, violations, last = run_check(capsys, factory)
+    wrong = [line for line in violations if line.startswith("  wrong: ")]
+    assert any(re.search(text, line) for line in wrong), violations
     assert code == 1
     assert last.startswith(f"envs.toys:{factory}: {len(wrong)} to fix")
 
 
 @pytest.mark.parametrize(("factory", "text"), ADVICE.items())
 def test_what_may_be_meant_is_mentioned(capsys, factory: str, text: str) -> None:
-    code, findings, last = found(capsys, factory)
-    assert len(findings) == 1 and re.search(f"^ advice: .*{text}", findings[0]), findings
+    code, violations, last = run_check(capsys, factory)
+    assert len(violations) == 1 and re.search(f"^ advice: .*{text}", violations[0]), violations
     assert code == 0 and "nothing wrong, 1 to consider" in last
 
 
@@ -104,8 +104,11 @@ def test_a_registered_environment(capsys) -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("dmc:cheetah_run", "give package.module:factory or gym:ID, got 'dmc:cheetah_run'"),
-        ("Good", "give package.module:factory or gym:ID, got 'Good'"),
+        (
+            "dmc:cheetah_run",
+            "the task must be package.module:factory or gym:ID, got 'dmc:cheetah_run'",
+        ),
+        ("Good", "the task must be package.module:factory or gym:ID, got 'Good'"),
         ("envs.toys:absent", "has no function 'absent'"),
         ("gym:NoSuchTask-v0", "gym:NoSuchTask-v0 cannot be made"),
     ],

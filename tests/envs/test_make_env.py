@@ -300,7 +300,7 @@ def test_a_vector_observation(factory: str) -> None:
     np.testing.assert_array_equal(observation, inner.observed())
     observation[...] = 9
     assert not (env.simulation.features() == 9).any()
-    with pytest.raises(ValueError, match="draws nothing"):
+    with pytest.raises(ValueError, match="does not render"):
         env.render()
 
 
@@ -530,11 +530,11 @@ def test_a_closed_environment_stays_closed(observation: str) -> None:
 def test_gymnasiums_own_checker_is_content(task: str, settings: dict) -> None:
     env = make_env(task, seed=1, pixels=16, **settings)
     assert isinstance(env, gymnasium.Env)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
         check_env(env)
     allowed = "not having a spec|value is -?infinity"
-    assert [str(w.message) for w in said if not re.search(allowed, str(w.message))] == []
+    assert [str(w.message) for w in warned if not re.search(allowed, str(w.message))] == []
 
 
 def test_a_vector_environment_in_one_process() -> None:

@@ -118,6 +118,6 @@ def test_a_preview_that_cannot_be_made(capsys, words: list[str], message: str) -
 @pytest.mark.env("dmc", "metaworld", gl=False)
 def test_the_list_has_every_task(capsys) -> None:
     main(["env", "list"])
-    said = capsys.readouterr()
-    assert said.out.split() == task_names("dmc") + task_names("metaworld")
-    assert len(said.out.split()) == 113 and said.err == ""
+    output = capsys.readouterr()
+    assert output.out.split() == task_names("dmc") + task_names("metaworld")
+    assert len(output.out.split()) == 113 and output.err == ""

@@ -1,6 +1,5 @@
 """A suite is one record: a toy one, added from outside the package, works wherever a task does."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -71,10 +70,9 @@ TOY = Suite(
 
 
 @pytest.fixture
-def toy() -> Iterator[Suite]:
-    register(TOY)
-    yield TOY
-    del SUITES[TOY.name]
+def toy() -> Suite:
+    register(TOY)  # tests/conftest.py removes it
+    return TOY
 
 
 def test_a_suite_from_outside_makes_environments(toy: Suite) -> None:
@@ -100,6 +98,8 @@ def test_it_is_listed(toy: Suite, capsys: pytest.CaptureFixture[str]) -> None:
     assert "slides:NAME             a point on a line\n    slides:quick slides:slow\n" in printed
     assert forms() == "dmc:NAME, metaworld:NAME, gym:ID, slides:NAME or package.module:factory"
     assert list(packages().items())[-1] == ("json", "")
+    register(replace(TOY, name="more", example="more:slow", modules=("gymnasium",)))
+    assert packages()["gymnasium"] == "gym"  # and not of a suite without an extra
 
 
 def test_it_passes_preflight_and_has_its_presets(toy: Suite) -> None:

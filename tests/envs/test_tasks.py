@@ -1,4 +1,4 @@
-"""Names of tasks: equal to the simulators' own, and told without importing them."""
+"""Names of tasks: those of the simulators, known without importing them."""
 
 import sys
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_registered_ids_are_looked_up() -> None:
         ("from a import *", True),  # may bind any name
         ("def __getattr__(name): ...", True),
         ("globals()['make'] = 1", True),
-        ("not python (", True),  # told by the import, with its line
+        ("not python (", True),  # the import reports it, with its line
         ("def made(): ...", False),
         ("import a.make", False),
     ],

@@ -71,7 +71,7 @@ def check(task: Annotated[str, tyro.conf.Positional]) -> None:
 
     suite = suite_of(task)
     if suite.gymnasium_env is None or ":" not in task:
-        raise ValueError(f"give package.module:factory or gym:ID, got {task!r}")
+        raise ValueError(f"the task must be package.module:factory or gym:ID, got {task!r}")
     violations = check_environment(suite.gymnasium_env(suite.local_name(task)))
     for violation in violations:
         print(f"{violation.kind:>7}: {violation.text}")

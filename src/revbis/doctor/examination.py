@@ -19,7 +19,7 @@ from revbis.system.memory import in_words
 _LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
 
 
-def examine(report_step: Callable[[str], None] = lambda text: None) -> Report:
+def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
     """Examines this machine; what may crash is tried in other processes.
 
     Args:

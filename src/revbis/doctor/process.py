@@ -31,6 +31,7 @@ def ask(question: str, **environment: str) -> Answer:
             text=True,
             errors="replace",
             timeout=_PATIENCE,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"error": f"hangs: no answer within {_PATIENCE:.0f} s"}

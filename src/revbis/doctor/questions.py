@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -36,7 +35,7 @@ from revbis.envs.suites import SUITES
 from revbis.system.memory import available_bytes, control_groups, total_bytes
 
 _SECONDS = 0.5
-_DRIVER = Path("/proc/driver/nvidia/version")
+_DRIVER, _DEVICES = Path("/proc/driver/nvidia/version"), Path("/dev")
 
 # A shadow, a reflection and edges: what makes full quality slower than fast.
 _SCENE = """
@@ -74,7 +73,7 @@ def main(question: str) -> None:
 
 def machine() -> Answer:
     """Cores, memory and disk that this process may use, and the driver of an NVIDIA GPU."""
-    folders = dict.fromkeys((os.getcwd(), tempfile.gettempdir()))
+    folders = dict.fromkeys((str(Path.cwd()), tempfile.gettempdir()))
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     total = total_bytes()
     return {
@@ -112,11 +111,13 @@ def _nvidia_driver() -> str | None:
     loaded = re.search(r"Module\s.*?(\d+\.[\d.]+)", _read(_DRIVER))
     if loaded:
         return loaded[1]
-    if glob.glob("/dev/nvidia[0-9]*"):
+    if any(_DEVICES.glob("nvidia[0-9]*")):
         return ""
     if not shutil.which("nvidia-smi"):
         return None
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    listed = subprocess.run(
+        ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False
+    )
     return "" if "GPU" in listed.stdout and listed.returncode == 0 else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -77,16 +76,16 @@ def _check(task: str) -> None:
 
 def _search_working_folder() -> None:
     """Lets modules of the working folder be imported, as `python -m` does."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _no_module(task: str, module: str) -> ValueError:
     from revbis.envs.suites import forms  # which has a line for this suite
 
     return ValueError(
-        f"{task}: there is no module {module!r} on sys.path or in {os.getcwd()}; a task is "
-        f"{forms()}"
+        f"{task}: there is no module {module!r} on sys.path or in {Path.cwd()}; a task is {forms()}"
     )
 
 

@@ -120,7 +120,7 @@ class MetaworldSimulation:
         return render
 
 
-def _score_bounds(name: str) -> tuple[float, float]:
+def _score_bounds(_name: str) -> tuple[float, float]:
     """A success rate is a share."""
     return 0.0, 1.0
 

@@ -80,7 +80,7 @@ def preview(
     pixels: int,
     action_repeat: int,
     video: str | None = None,
-    report: Callable[[str], None] = lambda row: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Preview:
     """Plays a task with random actions and draws it in every way it can be drawn.
 

@@ -26,7 +26,7 @@ class Maker(Protocol):
         """
 
 
-def _unknown_bounds(name: str) -> tuple[float, float] | None:
+def _unknown_bounds(_name: str) -> tuple[float, float] | None:
     return None
 
 

@@ -63,4 +63,4 @@ def packages() -> dict[str, str]:
     for suite in SUITES.values():
         for package in suite.packages:
             extras.setdefault(package, suite.extra)
-    return extras | {suite.packages[-1]: suite.extra for suite in SUITES.values()}
+    return extras | {suite.packages[-1]: suite.extra for suite in SUITES.values() if suite.extra}
