@@ -45,7 +45,7 @@ import numpy as np
 import pytest
 
 from revbis.envs.rendering import APT_LINE, CONDA_LINE, Renderer, RenderingError, choose_backend
-from revbis.system.extras import install_line
+from revbis.envs.suites import SUITES
 
 # The same examples each time, from no database, and no judgement on how long they take.
 hypothesis.settings.register_profile(
@@ -58,12 +58,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 _BOX2D_LINE = 'pip install "gymnasium[box2d]>=1.0"'
-_SIMULATORS = {
-    "dmc": ("dm_control.suite", install_line("dmc")),
-    "metaworld": ("metaworld.env_dict", install_line("metaworld")),
-    "gym": ("gymnasium", install_line("gym")),
-    "box2d": ("Box2D", _BOX2D_LINE),
-}
+# By what tests call it: the module that is tried, and the line that installs it.
+_SIMULATORS = {suite.name: (suite.modules[-1], suite.install_line) for suite in SUITES.values()}
+_SIMULATORS["box2d"] = ("Box2D", _BOX2D_LINE)
+_MUJOCO_LINE = next(suite.install_line for suite in SUITES.values() if suite.drawn_by_mujoco)
 _NOT_RUN = "could not run"  # the property of a test that holds the reason and the fix
 # Those of a process in the foreground: a shell has SIGINT ignored in what it runs behind it, and
 # the processes that tests start would inherit that.
@@ -74,11 +72,13 @@ _SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SI
 def _undisturbed() -> Iterator[None]:
     """Begins with the same state as every other test, and puts back what the test changes."""
     _reset()  # fixtures of a whole module may have changed it
-    kept = dict(os.environ)
+    kept, suites = dict(os.environ), dict(SUITES)
     yield
     for name in os.environ.keys() - kept.keys():
         del os.environ[name]
     os.environ.update(kept)
+    for name in SUITES.keys() - suites.keys():
+        del SUITES[name]
     _reset()
 
 
@@ -129,10 +129,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _obstacle(simulators: tuple[str, ...], needs_gl: bool) -> tuple[str, str] | None:
-    """Why tests with these needs cannot run, and the line that mends it."""
+    """Why tests with these needs cannot run, and the line that fixes it."""
     for simulator in simulators:
-        if (found := _missing(simulator)) is not None:
-            return found
+        if (obstacle := _missing(simulator)) is not None:
+            return obstacle
     return _no_gl() if needs_gl else None
 
 
@@ -156,13 +156,12 @@ def _no_gl() -> tuple[str, str] | None:
         import mujoco
         import numpy as np
 
-        model = mujoco.MjModel.from_xml_string("<mujoco/>")
-        renderer = Renderer(model, 8, -1, "fast")
-        renderer._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+        model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><camera/></worldbody></mujoco>")
+        renderer = Renderer(model, 8, 0, "fast")
         renderer.draw(mujoco.MjData(model), np.empty((3, 8, 8), dtype=np.uint8))
         renderer.close()
     except ModuleNotFoundError as error:
-        return f"MuJoCo cannot be imported: {error}", install_line("dmc")
+        return f"MuJoCo cannot be imported: {error}", _MUJOCO_LINE
     except Exception as error:  # MuJoCo, PyOpenGL, GLFW: each has its own
         why = " ".join(str(error).split()) or type(error).__name__
         return f"OpenGL does not work: {why}", f"unset MUJOCO_GL; {APT_LINE} (conda: {CONDA_LINE})"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from revbis import checks
 from revbis.agents.registry import resolve
 from revbis.config import RUN_SETTINGS, Config
+from revbis.envs.suites import suite_of
 
 PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
 
@@ -56,7 +57,6 @@ _PAPER: dict[str, Setting] = {
     "transition": Setting("n_step", PAPER),
     "checkpoint_every": Setting(50_000, OURS),
 }
-_PAPER_METAWORLD = {"noise_steps": Setting(3_000_000, PAPER)}
 
 # Chosen by the returns of runs on cartpole_balance after equal CPU time; docs/training.md has them.
 _CPU: dict[str, Setting] = _PAPER | {
@@ -99,13 +99,11 @@ def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Se
         ValueError: For an unknown preset or method.
     """
     checks.choice(name, PRESETS, "--preset")
-    known = RUN_SETTINGS | resolve(method).agent.flags
-    settings = {key: value for key, value in _SETTINGS[name].items() if key in known}
-    if name == "paper":
-        metaworld = task.startswith("metaworld:") and "noise_steps" in known
-        return settings | (_PAPER_METAWORLD if metaworld else {})
-    drawn_by_mujoco = task.startswith(("dmc:", "metaworld:"))
-    return settings | ({} if drawn_by_mujoco else _CPU_ITSELF)
+    known, suite = RUN_SETTINGS | resolve(method).agent.flags, suite_of(task)
+    own = {key: Setting(*value) for key, value in suite.presets.get(name, {}).items()}
+    itself = {} if name == "paper" or suite.drawn_by_mujoco else _CPU_ITSELF
+    settings = _SETTINGS[name] | itself | own
+    return {key: value for key, value in settings.items() if key in known}
 
 
 def preset_config(name: str, task: str, method: str = "drqv2") -> Config:

@@ -3,11 +3,10 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from revbis.cli import main
-from revbis.doctor import probe as doctor_probe
-from revbis.doctor import report as doctor
-from revbis.doctor.report import Finding, Report
+from revbis.doctor import Finding, Report, drawing, examination, examine, packages, process
 from revbis.envs.rendering import backend_loads
 
 SIMULATORS = ("gymnasium", "mujoco", "dm_control", "metaworld")
@@ -41,13 +40,12 @@ ANSWERS = {
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
     """A machine on which everything works, to be broken; nothing of the real one is asked."""
-    told = {key: dict(value) for key, value in ANSWERS.items()}
+    answers = {key: dict(value) for key, value in ANSWERS.items()}
 
     def ask(question: str, **environment: str) -> dict:
-        return told[environment["MUJOCO_GL"] if question == "draw" else question]
+        return answers[environment["MUJOCO_GL"] if question == "draw" else question]
 
-    pins = doctor.tested_versions()
-    versions = {name: pins[doctor._plain(name)].removeprefix("==") for name in SIMULATORS}
+    versions = {name: str(packages.tested(name)).removeprefix("==") for name in SIMULATORS}
     versions |= {"numpy": "2.3.5", "gymnasium": "1.4.0"}
 
     def version(name: str) -> str:
@@ -59,18 +57,19 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
         monkeypatch.delenv(name, raising=False)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(doctor, "ask", ask)
-    monkeypatch.setattr(doctor, "version", version)
-    monkeypatch.setattr(doctor.sys, "platform", "linux")
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(doctor, "_in_container", lambda: False)
-    told["versions"] = versions
-    return told
+    monkeypatch.setattr(process, "ask", ask)
+    monkeypatch.setattr(packages, "version", version)
+    monkeypatch.setattr(examination.sys, "platform", "linux")
+    monkeypatch.setattr(drawing.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(drawing.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(drawing, "_in_container", lambda: False)
+    answers["versions"] = versions
+    return answers
 
 
-def found(report: Report, name: str) -> Finding:
-    return next(each for rows in report.rows().values() for each in rows if each.name == name)
+def finding(report: Report, name: str) -> Finding:
+    findings = (each for section in report.sections().values() for each in section)
+    return next(each for each in findings if each.name == name)
 
 
 def run(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -87,22 +86,22 @@ def test_a_machine_on_which_all_works(answers, capsys) -> None:
         "drawing, 84×84 (training uses egl)",
         "NVIDIA A100 by NVIDIA; 900 frames/s in full quality, 2000 in fast",
         "llvmpipe (LLVM 15.0.6, 256 bits) by NVIDIA, in software",
-        "8 of 64 cores may be used; torch uses 8 threads, OMP_NUM_THREADS is not set",
+        "8 of 64 cores usable; torch uses 8 threads, OMP_NUM_THREADS is not set",
         "32 GB free of 64 GB",
         "500 GB free in /runs",
         f"{sys.version_info.major}.{sys.version_info.minor}.",
         "needs a screen (DISPLAY); not needed for training",
-        'to have it: pip install "ray>=2.50',
+        'to install: pip install "ray>=2.50',
     ):
         assert words in text
-    states = {each.state for rows in doctor.examine().rows().values() for each in rows}
-    assert states == {"ok", "not needed"}
+    health = {each.health for section in examine().sections().values() for each in section}
+    assert health == {"ok", "not needed"}
 
 
-def test_says_what_it_is_doing(answers) -> None:
-    said: list[str] = []
-    doctor.examine(said.append)
-    assert [text for text in said if "drawing" in text] == [
+def test_each_step_is_reported(answers) -> None:
+    steps: list[str] = []
+    examine(steps.append)
+    assert [text for text in steps if "drawing" in text] == [
         f"drawing with {name}" for name in ("egl", "osmesa", "glfw")
     ]
 
@@ -111,104 +110,104 @@ def test_says_what_it_is_doing(answers) -> None:
 def test_one_suite_is_enough(gone: tuple[str, ...], answers) -> None:
     for name in gone:
         del answers["versions"][name]
-    report = doctor.examine()
+    report = examine()
     assert report.works and gone[0] not in report.verdict
-    assert found(report, gone[0]).state == "missing"
+    assert finding(report, gone[0]).health == "missing"
 
 
 def test_training_needs_a_suite_and_gymnasium_and_torch(answers) -> None:
     answers["torch"] = {"error": "torch is not installed", "absent": "torch"}
     del answers["versions"]["gymnasium"]
     answers["dm_control"] = {"error": "crashes (SIGSEGV)"}
-    report = doctor.examine()
+    report = examine()
     assert not report.works
     assert report.verdict == (
         "training would not work: torch is missing; gymnasium is missing; "
-        'do this: pip install "torch>=2.5" && pip install "gymnasium>=1.0"'
+        'to fix it: pip install "torch>=2.5" && pip install "gymnasium>=1.0"'
     )
-    assert found(report, "dm_control").said == "1.0.28: crashes (SIGSEGV)"
+    assert finding(report, "dm_control").detail == "1.0.28: crashes (SIGSEGV)"
     del answers["versions"]["metaworld"]
-    verdict = doctor.examine().verdict
+    verdict = examine().verdict
     assert "no simulator works (dm_control is broken, metaworld is missing)" in verdict
-    assert '"mujoco==3.3.0"' in verdict.split("do this: ")[1]
+    assert '"mujoco==3.3.0"' in verdict.split("to fix it: ")[1]
 
 
 def test_the_backend_that_training_uses_must_draw(answers, monkeypatch) -> None:
     answers["egl"] = {"error": "hangs: no answer within 120 s"}
-    report = doctor.examine()
+    report = examine()
     assert report.verdict == (
-        "training would not work: egl cannot draw here; do this: export MUJOCO_GL=osmesa"
+        "training would not work: egl cannot draw here; to fix it: export MUJOCO_GL=osmesa"
     )
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     answers["chosen"] = {"backend": "osmesa"}
-    report = doctor.examine()
+    report = examine()
     assert report.works and report.verdict.endswith("drawn with osmesa")
-    assert "drawing, 84×84 (training uses osmesa, because MUJOCO_GL=osmesa)" in report.rows()
+    assert "drawing, 84×84 (training uses osmesa, because MUJOCO_GL=osmesa)" in report.sections()
     answers["osmesa"] = {"error": "crashes (SIGABRT)"}
-    assert "no OpenGL backend draws; do this: sudo apt-get" in doctor.examine().verdict
+    assert "no OpenGL backend draws; to fix it: sudo apt-get" in examine().verdict
 
 
 @pytest.mark.parametrize(("word", "canonical"), [("glx", "glfw"), ("nonsense", "nonsense")])
 def test_the_words_that_mujoco_knows_for_glfw(word: str, canonical: str, answers) -> None:
     answers["chosen"] = {"backend": word}
-    report = doctor.examine()
+    report = examine()
     assert report.chosen == canonical and not report.works
-    assert report.verdict.endswith("do this: export MUJOCO_GL=egl")
+    assert report.verdict.endswith("to fix it: export MUJOCO_GL=egl")
 
 
 def test_without_libraries_the_line_that_installs_them(answers, monkeypatch) -> None:
-    missing = {"error": "the system's library is missing or finds no device", "library": False}
+    missing = {"error": "the system library is missing or finds no device", "library": False}
     answers |= {"egl": missing, "osmesa": missing, "chosen": {"error": "no OpenGL library"}}
-    report = doctor.examine()
+    report = examine()
     assert not report.works
     assert report.verdict == (
         "training would not work: no OpenGL backend draws; "
-        "do this: sudo apt-get install -y libegl1 libgl1"
+        "to fix it: sudo apt-get install -y libegl1 libgl1"
     )
-    assert "training finds no backend" in list(report.rows())[1]
-    egl, osmesa = found(report, "egl"), found(report, "osmesa")
-    assert egl.state == osmesa.state == "missing"
+    assert "training has no backend" in list(report.sections())[1]
+    egl, osmesa = finding(report, "egl"), finding(report, "osmesa")
+    assert egl.health == osmesa.health == "missing"
     assert osmesa.fixes[0] == "sudo apt-get install -y libosmesa6 libgl1"
     assert egl.fixes[1].startswith("conda install -c conda-forge")
-    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    fixes = found(doctor.examine(), "egl").fixes
+    monkeypatch.setattr(drawing.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(drawing.shutil, "which", lambda name: None)
+    fixes = finding(examine(), "egl").fixes
     assert fixes[0].startswith("conda") and fixes[1].startswith("apt-get")
 
 
 def test_simulators_are_tried_with_drawing_off_when_nothing_draws(answers, monkeypatch) -> None:
     settings: list[dict[str, str]] = []
-    ask = doctor.ask
+    ask = process.ask
 
     def watched(question: str, **environment: str) -> dict:
         if question == "dm_control":
             settings.append(environment)
         return ask(question, **environment)
 
-    monkeypatch.setattr(doctor, "ask", watched)
-    doctor.examine()
+    monkeypatch.setattr(process, "ask", watched)
+    examine()
     answers["egl"] = {"error": "crashes"}
-    doctor.examine()
+    examine()
     assert settings == [{}, {"MUJOCO_GL": "disable"}]
 
 
 def test_software_drawing_beside_a_gpu(answers, monkeypatch) -> None:
     answers["machine"]["nvidia"] = "550.54.15"
     answers["torch"] |= {"device": "cuda", "device name": "NVIDIA A100"}
-    assert found(doctor.examine(), "egl").state == "ok"
+    assert finding(examine(), "egl").health == "ok"
     answers["egl"] = answers["osmesa"]
-    report = doctor.examine()
-    egl = found(report, "egl")
-    assert report.works and egl.state == "warning" and "NVIDIA GPU" in egl.said
+    report = examine()
+    egl = finding(report, "egl")
+    assert report.works and egl.health == "warning" and "NVIDIA GPU" in egl.detail
     assert egl.fixes == ("sudo apt-get install -y libnvidia-gl-550",)
-    assert found(report, "osmesa").state == "ok"
-    assert found(report, "torch").said == "2.13.0, device cuda NVIDIA A100"
+    assert finding(report, "osmesa").health == "ok"
+    assert finding(report, "torch").detail == "2.13.0, device cuda NVIDIA A100"
     answers["machine"]["nvidia"] = ""  # a GPU whose driver does not tell its version
-    assert "libnvidia-gl-<driver version>" in found(doctor.examine(), "egl").fixes[0]
-    monkeypatch.setattr(doctor, "_in_container", lambda: True)
-    assert "NVIDIA_DRIVER_CAPABILITIES=all" in found(doctor.examine(), "egl").fixes[0]
+    assert "libnvidia-gl-<driver version>" in finding(examine(), "egl").fixes[0]
+    monkeypatch.setattr(drawing, "_in_container", lambda: True)
+    assert "NVIDIA_DRIVER_CAPABILITIES=all" in finding(examine(), "egl").fixes[0]
     answers["egl"] = {"error": "no display"}
-    assert "NVIDIA_DRIVER_CAPABILITIES=all" in found(doctor.examine(), "egl").fixes[0]
+    assert "NVIDIA_DRIVER_CAPABILITIES=all" in finding(examine(), "egl").fixes[0]
 
 
 @pytest.mark.parametrize(
@@ -224,49 +223,51 @@ def test_software_drawing_beside_a_gpu(answers, monkeypatch) -> None:
 def test_torch_beside_a_gpu(change: dict, state: str, words: str, answers) -> None:
     answers["machine"]["nvidia"] = ""
     answers["torch"] |= change
-    torch = found(doctor.examine(), "torch")
-    assert torch.state == state
+    torch = finding(examine(), "torch")
+    assert torch.health == state
     assert words in " ".join(torch.fixes) and bool(torch.fixes) == bool(words)
 
 
 def test_variables_that_stand_in_the_way(answers, monkeypatch) -> None:
     monkeypatch.setenv("PYOPENGL_PLATFORM", "osmesa")
     answers["egl"] = {"error": "Cannot use EGL rendering platform."}
-    assert found(doctor.examine(), "egl").fixes == ("unset PYOPENGL_PLATFORM",)
+    assert finding(examine(), "egl").fixes == ("unset PYOPENGL_PLATFORM",)
     monkeypatch.delenv("PYOPENGL_PLATFORM")
     monkeypatch.setenv("MUJOCO_EGL_DEVICE_ID", "7")
-    assert found(doctor.examine(), "egl").fixes[0] == "unset MUJOCO_EGL_DEVICE_ID"
+    assert finding(examine(), "egl").fixes[0] == "unset MUJOCO_EGL_DEVICE_ID"
 
 
 def test_more_threads_than_cores(answers) -> None:
     answers["machine"]["quota"] = 1.5
-    threads = found(doctor.examine(), "threads")
-    assert threads.state == "warning" and threads.said.startswith("2 of 64 cores may be used")
+    threads = finding(examine(), "threads")
+    assert threads.health == "warning" and threads.detail.startswith("2 of 64 cores usable")
     assert threads.fixes == ("export OMP_NUM_THREADS=2",)
 
 
 def test_little_room_and_a_folder_that_cannot_be_written(answers) -> None:
     answers["machine"] |= {"memory free": 10**9, "disk free": {"/a": 10**9, "/b": 10**12}}
     answers["machine"]["read only"] = ["/b"]
-    report = doctor.examine()
-    assert report.works and found(report, "memory").state == "warning"
+    report = examine()
+    assert report.works and finding(report, "memory").health == "warning"
     disks = [each for each in report.machine if each.name == "disk"]
-    assert [each.state for each in disks] == ["warning", "warning"]
-    assert "too little" in disks[0].said and "read-only" in disks[1].said
+    assert [each.health for each in disks] == ["warning", "warning"]
+    assert "too little" in disks[0].detail and "read-only" in disks[1].detail
     answers["machine"] = {"error": "the folder is gone"}
-    assert found(doctor.examine(), "machine").said == "the folder is gone"
+    assert finding(examine(), "machine").detail == "the folder is gone"
 
 
 def test_versions_that_were_not_tested(answers) -> None:
     answers["versions"] |= {"numpy": "2.4.0", "mujoco": "3.4.0", "ray": "2.49.1"}
-    report = doctor.examine()
+    report = examine()
     assert report.works
-    numpy, mujoco = found(report, "numpy"), found(report, "mujoco")
-    assert numpy.state == "warning" and numpy.said.startswith("2.4.0; revbis is tested with numpy")
+    numpy, mujoco = finding(report, "numpy"), finding(report, "mujoco")
+    assert numpy.health == "warning" and numpy.detail.startswith(
+        "2.4.0; revbis is tested with numpy"
+    )
     assert "<2.4" in numpy.fixes[0]
     assert mujoco.fixes == ('pip install "mujoco==3.3.0"',)
-    assert found(report, "ray").state == "warning"
-    assert found(report, "dm_control").state == "ok"
+    assert finding(report, "ray").health == "warning"
+    assert finding(report, "dm_control").health == "ok"
 
 
 @pytest.mark.parametrize(
@@ -280,35 +281,43 @@ def test_versions_that_were_not_tested(answers) -> None:
         (">=2.5", "2.13.0+cpu", True),
         (">2.5", "2.5.0", False),
         ("<=2.5", "2.5.1", False),
+        ("<2.4", "2.4.0rc1", False),
+        (">=2.5", "2.14.0.dev20260101+cpu", True),
+        (">=2.5", "built by hand", False),
         ("", "0.0.1", True),
     ],
 )
 def test_accepts(wanted: str, version: str, fits: bool) -> None:
-    assert doctor.accepts(wanted, version) is fits
+    assert packages.accepts(SpecifierSet(wanted), version) is fits
 
 
 def test_every_extra_and_pin_is_in_the_metadata() -> None:
-    pins = doctor.tested_versions()
-    assert pins["dm-control"] == "==1.0.28" and "<2.4" in pins["numpy"] and pins["ray"] == ">=2.50"
+    wanted = {
+        name: str(packages.tested(name)) for name in ("dm_control", "numpy", "ray", "nothing")
+    }
+    assert wanted["dm_control"] == "==1.0.28" and wanted["ray"] == ">=2.50"
+    assert "<2.4" in wanted["numpy"] and wanted["nothing"] == ""
     text = "\n".join(requires("revbis") or ())
     for name in SIMULATORS:
-        assert doctor._install(name)[0].startswith('pip install "') and doctor.EXTRAS[name] in text
+        assert packages._install(name)[0].startswith('pip install "')
+        assert packages.EXTRAS[name] in text
+    assert list(packages.EXTRAS) == [*SIMULATORS, "ray", "av"]
 
 
 def test_with_nothing_but_the_core(monkeypatch, capsys) -> None:
     """No simulator can be imported, here or in the processes that are asked."""
     absent = (*SIMULATORS, "ray", "av", "OpenGL", "glfw")
     code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
-    code += "from revbis.doctor.probe import main; main(sys.argv[1])"
-    monkeypatch.setattr(doctor_probe, "_command", lambda name: [sys.executable, "-c", code, name])
-    real = doctor.version
+    code += "from revbis.doctor.questions import main; main(sys.argv[1])"
+    monkeypatch.setattr(process, "_command", lambda name: [sys.executable, "-c", code, name])
+    real = packages.version
 
     def version(name: str) -> str:
         if name in absent:
             raise PackageNotFoundError(name)
         return real(name)
 
-    monkeypatch.setattr(doctor, "version", version)
+    monkeypatch.setattr(packages, "version", version)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     code_of_exit, text = run(capsys)
     assert code_of_exit == 1
@@ -318,11 +327,11 @@ def test_with_nothing_but_the_core(monkeypatch, capsys) -> None:
     words = [line.split() for line in text.splitlines()]
     for name in SIMULATORS:
         assert ["missing", name, "not", "installed"] in words
-    state_of = {
+    line_of = {
         name: line for line in text.splitlines() for name in ("torch", "egl") if name in line[:22]
     }
-    assert state_of["torch"].startswith(("  ok", "  warning"))
-    assert state_of["egl"].startswith("  not tried" if backend_loads("egl") else "  missing")
+    assert line_of["torch"].startswith(("  ok", "  warning"))
+    assert line_of["egl"].startswith("  not tried" if backend_loads("egl") else "  missing")
 
 
 def test_fixes_are_not_broken_over_lines(answers, capsys, monkeypatch) -> None:
@@ -331,7 +340,7 @@ def test_fixes_are_not_broken_over_lines(answers, capsys, monkeypatch) -> None:
     answers["machine"]["disk free"] = {"/a folder " * 30: 10**12}
     code, text = run(capsys)
     lines = text.splitlines()
-    verdict = doctor.examine().verdict
+    verdict = examine().verdict
     assert code == 1 and lines[-1] == verdict and len(verdict) > 140
     wrapped = [line for line in lines if "a folder" in line]
     assert len(wrapped) > 1 and all(len(line) <= 140 for line in wrapped)
@@ -339,5 +348,5 @@ def test_fixes_are_not_broken_over_lines(answers, capsys, monkeypatch) -> None:
 
 def test_a_report_without_parts_does_not_work() -> None:
     report = Report((), (), (), "")
-    assert not report.works and "do this" not in report.verdict
-    assert replace(Finding("a", "ok", ""), state="broken").works is False
+    assert not report.works and "to fix it" not in report.verdict
+    assert replace(Finding("a", "ok", ""), health="broken").works is False

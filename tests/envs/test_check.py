@@ -1,4 +1,4 @@
-"""`revbis env check`: each way to break an environment is found, and told in words."""
+"""`revbis env check`: each way to break an environment is reported in words."""
 
 import re
 
@@ -18,13 +18,13 @@ WRONG = {
     "DiscreteActions": "actions must be continuous.*Discrete",
     "GridOfActions": "actions must be continuous.*one-dimensional",
     "InfiniteBounds": "finite bounds.*low and high",
-    "Unseeded": "same seed and actions gave another episode.*self.np_random",
-    "UnseededSteps": "same seed and actions gave another episode",
-    "ReusedBuffer": "used again for the next one.*return a copy",
+    "Unseeded": "same seed and actions gave a different episode.*self.np_random",
+    "UnseededSteps": "same seed and actions gave a different episode",
+    "ReusedBuffer": "reused for the next one.*return a copy",
     "NanReward": "NaN or infinite",
     "InfiniteReward": "NaN or infinite",
-    "ArrayReward": "one number, got array",
-    "WordReward": "one number, got 'much'",
+    "ArrayReward": "single number, got array",
+    "WordReward": "single number, got 'much'",
     "OutsideItsSpace": "float32 .* is not in the observation space",
     "OtherType": "float64 .* is not in the observation space",
     "RendersNothing": r"render\(\) must return uint8 \[height, width, 3\], got.*NoneType",
@@ -40,31 +40,31 @@ ADVICE = {
     "TerminatesAtTheLimit": "terminates after exactly 20 steps.*truncated instead",
     "Endless": "did not end within 2000 steps.*TimeLimit",
     "LargeReward": r"rewards reach 1e\+06.*scale them",
-    "NoReward": "never sees a reward",
+    "NoReward": "never receives a reward",
     "NoPicture": 'render_mode is None.*render_mode="rgb_array"',
-    "SameStart": "every seed begins with the same observation",
+    "SameStart": "every seed starts with the same observation",
 }
 
 
-def found(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[str], str]:
-    """Exit code, the findings and the last line of the command."""
+def run_check(capsys: pytest.CaptureFixture[str], factory: str) -> tuple[int, list[str], str]:
+    """Exit code, the violations and the last line of the command."""
     code = 0
     try:
         main(["env", "check", f"envs.toys:{factory}"])
     except SystemExit as stop:
         code = stop.code
-    said = capsys.readouterr()
-    assert said.err == ""
-    *findings, last = said.out.splitlines()
-    return code, findings, last
+    output = capsys.readouterr()
+    assert output.err == ""
+    *violations, last = output.out.splitlines()
+    return code, violations, last
 
 
 @pytest.mark.parametrize("factory", ["Good", "TerminatesAtTheGoal", "Moving", "Rendered"])
 def test_good_environments_give_no_finding(capsys, factory: str) -> None:
-    code, findings, last = found(capsys, factory)
-    assert (code, findings) == (0, [])
+    code, violations, last = run_check(capsys, factory)
+    assert (code, violations) == (0, [])
     task = f"envs.toys:{factory}"
-    assert last == f"{task}: nothing wrong found, 0 to think about; train with --task {task}"
+    assert last == f"{task}: nothing wrong, 0 to consider; train with --task {task}"
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_good_environments_give_no_finding(capsys, factory: str) -> None:
     ],
 )
 def test_what_is_wrong_is_found(capsys, factory: str, text: str) -> None:
-    code, findings, last = found(capsys, factory)
-    wrong = [line for line in findings if line.startswith("  wrong: ")]
-    assert any(re.search(text, line) for line in wrong), findings
+    code, violations, last = run_check(capsys, factory)
+    wrong = [line for line in violations if line.startswith("  wrong: ")]
+    assert any(re.search(text, line) for line in wrong), violations
     assert code == 1
-    assert last.startswith(f"envs.toys:{factory}: {len(wrong)} to mend")
+    assert last.startswith(f"envs.toys:{factory}: {len(wrong)} to fix")
 
 
 @pytest.mark.parametrize(("factory", "text"), ADVICE.items())
 def test_what_may_be_meant_is_mentioned(capsys, factory: str, text: str) -> None:
-    code, findings, last = found(capsys, factory)
-    assert len(findings) == 1 and re.search(f"^ advice: .*{text}", findings[0]), findings
-    assert code == 0 and "nothing wrong found, 1 to think about" in last
+    code, violations, last = run_check(capsys, factory)
+    assert len(violations) == 1 and re.search(f"^ advice: .*{text}", violations[0]), violations
+    assert code == 0 and "nothing wrong, 1 to consider" in last
 
 
 def test_a_dictionary_that_is_rendered_is_fit() -> None:
@@ -94,7 +94,7 @@ def test_a_dictionary_that_is_rendered_is_fit() -> None:
 
 def test_a_registered_environment(capsys) -> None:
     main(["env", "check", "gym:Pendulum-v1"])
-    assert "gym:Pendulum-v1: nothing wrong found" in capsys.readouterr().out
+    assert "gym:Pendulum-v1: nothing wrong," in capsys.readouterr().out
     with pytest.raises(SystemExit) as stop:
         main(["env", "check", "gym:CartPole-v1"])
     assert stop.value.code == 1
@@ -104,8 +104,11 @@ def test_a_registered_environment(capsys) -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("dmc:cheetah_run", "give package.module:factory or gym:ID, got 'dmc:cheetah_run'"),
-        ("Good", "give package.module:factory or gym:ID, got 'Good'"),
+        (
+            "dmc:cheetah_run",
+            "the task must be package.module:factory or gym:ID, got 'dmc:cheetah_run'",
+        ),
+        ("Good", "the task must be package.module:factory or gym:ID, got 'Good'"),
         ("envs.toys:absent", "has no function 'absent'"),
         ("gym:NoSuchTask-v0", "gym:NoSuchTask-v0 cannot be made"),
     ],

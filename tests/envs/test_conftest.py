@@ -66,25 +66,27 @@ def run(folder: Path, *words: str, **variables: str) -> str:
 @pytest.mark.env("dmc", "metaworld", gl=False)
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_without_opengl_the_summary_says_what_did_not_run(tmp_path: Path, workers: str) -> None:
-    said = run(tmp_path, "-n", workers, MUJOCO_GL="disabled")
-    assert "1 test of environments could not run" in said
-    assert "why: OpenGL does not work: the OpenGL backend 'disabled'" in said
-    assert "fix: unset MUJOCO_GL; apt-get install -y libegl1" in said and "conda install" in said
-    assert "  test_some.py::test_draws" in said
-    assert "2 passed, 1 skipped" in said
+    output = run(tmp_path, "-n", workers, MUJOCO_GL="disabled")
+    assert "1 test of environments could not run" in output
+    assert "why: OpenGL does not work: the OpenGL backend 'disabled'" in output
+    assert (
+        "fix: unset MUJOCO_GL; apt-get install -y libegl1" in output and "conda install" in output
+    )
+    assert "  test_some.py::test_draws" in output
+    assert "2 passed, 1 skipped" in output
 
 
 @pytest.mark.env("dmc")
 def test_without_a_simulator_the_summary_says_what_to_install(tmp_path: Path) -> None:
-    said = run(tmp_path, "-p", "blocker")
-    assert "why: metaworld cannot be imported: No module named 'metaworld'" in said
-    assert 'fix: pip install "' in said and "metaworld==" in said
-    assert "  test_some.py::test_steps" in said and "test_draws" not in said
-    assert "2 passed, 1 skipped" in said
+    output = run(tmp_path, "-p", "blocker")
+    assert "why: metaworld cannot be imported: No module named 'metaworld'" in output
+    assert 'fix: pip install "' in output and "metaworld==" in output
+    assert "  test_some.py::test_steps" in output and "test_draws" not in output
+    assert "2 passed, 1 skipped" in output
 
 
 @pytest.mark.env("dmc", "metaworld")
 def test_where_all_can_run_the_summary_is_silent(tmp_path: Path) -> None:
-    said = run(tmp_path)
-    assert "3 passed" in said and "could not run" not in said
+    output = run(tmp_path)
+    assert "3 passed" in output and "could not run" not in output
     assert "could not run" not in run(tmp_path, "-k", "plain", "-p", "blocker")

@@ -127,12 +127,12 @@ def test_every_task_is_made_reset_stepped_and_drawn(name: str) -> None:
         observation, info = env.reset(**seed)
         assert observation in env.observation_space and observation.std() > 1
         assert info["frame"].shape == (3, 16, 16) and info["frames"] == 0
-        after, reward, terminated, truncated, told = env.step(action)
+        after, reward, terminated, truncated, later = env.step(action)
         assert after in env.observation_space and np.isfinite(reward)
         assert not terminated and not truncated
-        assert told["frames"] == 2 and told["discount"] == 1.0 and told["success"] is None
-        assert np.isfinite(told["state"]).all() and (told["state"] != info["state"]).any()
-        return observation, info["state"], after, told["state"], reward
+        assert later["frames"] == 2 and later["discount"] == 1.0 and later["success"] is None
+        assert np.isfinite(later["state"]).all() and (later["state"] != info["state"]).any()
+        return observation, info["state"], after, later["state"], reward
 
     action = actions(env.action_space.shape, 1)[0]
     fresh = start()

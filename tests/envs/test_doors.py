@@ -31,7 +31,7 @@ def test_wrong_arguments_are_named(name: str, values: list[Any]) -> None:
 
 @pytest.mark.parametrize("env", [None, "gym:Pendulum-v1", 3])
 def test_only_environments_are_checked(env: Any) -> None:
-    with pytest.raises(ValueError, match=r"a gymnasium.Env is wanted, got"):
+    with pytest.raises(ValueError, match=r"env must be a gymnasium.Env, got"):
         check_environment(env)
 
 

@@ -122,11 +122,11 @@ def test_vector_environments_equal_single_ones(kind: str) -> None:
     try:
         alone = [env.reset() for env in singles]
         observations, info = envs.reset()
-        for observation, (wanted, told), state in zip(
+        for observation, (wanted, own), state in zip(
             observations, alone, info["state"], strict=True
         ):
             np.testing.assert_array_equal(observation, wanted)
-            np.testing.assert_array_equal(state, told["state"])
+            np.testing.assert_array_equal(state, own["state"])
         for _ in range(2):
             observations, rewards, terminated, truncated, info = envs.step(zero)
             alone = [env.step(zero[0]) for env in singles]

@@ -15,7 +15,7 @@ from envs.toys import run_python
 from revbis.envs import make_env, task_names
 from revbis.envs.environment import TaskEnv
 from revbis.envs.gymnasium import resized
-from revbis.envs.simulation import Outcome
+from revbis.envs.simulation import SimulationStep
 
 NOTHING = np.zeros(2, dtype=np.float32)
 
@@ -171,13 +171,13 @@ class Fake:
     success_at_start: bool | None = False
     versions: dict[str, str] = {}  # noqa: RUF012
 
-    def __init__(self, outcomes: list[Outcome]) -> None:
+    def __init__(self, outcomes: list[SimulationStep]) -> None:
         self.outcomes, self.closed = outcomes, 0
 
     def reset(self, seed: int | None) -> None:
         self.time, self.seed = 0, seed
 
-    def step(self, action: np.ndarray) -> Outcome:
+    def step(self, action: np.ndarray) -> SimulationStep:
         self.time += 1
         return self.outcomes[self.time - 1]
 
@@ -191,20 +191,20 @@ class Fake:
         self.closed += 1
 
 
-def fake(outcomes: list[Outcome], repeat: int) -> TaskEnv:
+def fake(outcomes: list[SimulationStep], repeat: int) -> TaskEnv:
     settings = {"seed": 5, "pixels": 0, "frame_stack": 1, "action_repeat": repeat}
     return TaskEnv(Fake(outcomes), identity={}, **settings)
 
 
 def test_a_discount_of_the_simulators_own() -> None:
-    env = fake([Outcome(1.0, 0.5, False, None), Outcome(1.0, 0.5, True, None)], 2)
+    env = fake([SimulationStep(1.0, 0.5, False, None), SimulationStep(1.0, 0.5, True, None)], 2)
     env.reset()
     _, reward, terminated, truncated, info = env.step(np.zeros(1))
     assert (reward, terminated, truncated, info["discount"]) == (2.0, False, True, 0.25)
 
 
 def test_the_seed_is_for_the_first_episode_only() -> None:
-    env = fake([Outcome(0.0, 1.0, True, None)], 1)
+    env = fake([SimulationStep(0.0, 1.0, True, None)], 1)
     seen = []
     for seed in (None, None, 7, None):
         env.reset(seed=seed)
@@ -300,7 +300,7 @@ def test_a_vector_observation(factory: str) -> None:
     np.testing.assert_array_equal(observation, inner.observed())
     observation[...] = 9
     assert not (env.simulation.features() == 9).any()
-    with pytest.raises(ValueError, match="draws nothing"):
+    with pytest.raises(ValueError, match="does not render"):
         env.render()
 
 
@@ -394,7 +394,7 @@ def test_a_type_error_inside_a_factory_is_not_hidden() -> None:
         ({"quality": "ful"}, "quality must be one of full, fast, got 'ful'; did you mean 'full'"),
         ({"observation": "pixel"}, "did you mean 'pixels'"),
         ({"distractor_split": "test"}, "distractor_split must be one of train, eval"),
-        ({"distractor": "noise", "observation": "state"}, "seen in pixels only"),
+        ({"distractor": "noise", "observation": "state"}, "a distractor needs pixels"),
     ],
 )
 @pytest.mark.parametrize("task", ["dmc:cheetah_run", "envs.toys:Good"])
@@ -482,7 +482,7 @@ def test_a_seed_for_reset_that_is_none(seed: Any) -> None:
 
 
 def test_closing() -> None:
-    env = fake([Outcome(0.0, 1.0, False, None)], 1)
+    env = fake([SimulationStep(0.0, 1.0, False, None)], 1)
     env.reset()
     env.close()
     env.close()
@@ -530,11 +530,11 @@ def test_a_closed_environment_stays_closed(observation: str) -> None:
 def test_gymnasiums_own_checker_is_content(task: str, settings: dict) -> None:
     env = make_env(task, seed=1, pixels=16, **settings)
     assert isinstance(env, gymnasium.Env)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", UserWarning)
         check_env(env)
     allowed = "not having a spec|value is -?infinity"
-    assert [str(w.message) for w in said if not re.search(allowed, str(w.message))] == []
+    assert [str(w.message) for w in warned if not re.search(allowed, str(w.message))] == []
 
 
 def test_a_vector_environment_in_one_process() -> None:

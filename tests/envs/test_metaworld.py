@@ -98,13 +98,13 @@ def test_every_task_is_made_reset_stepped_and_drawn(name: str) -> None:
         observation, info = env.reset(**seed)
         assert observation in env.observation_space and observation.std() > 1
         assert info["success"] is False and info["frames"] == 0
-        after, reward, terminated, truncated, told = env.step(ACTIONS[0])
+        after, reward, terminated, truncated, later = env.step(ACTIONS[0])
         assert after in env.observation_space and np.isfinite(reward)
         assert not terminated and not truncated
-        assert told["frames"] == 2 and told["discount"] == 1.0
-        assert isinstance(told["success"], bool)
-        assert np.isfinite(told["state"]).all() and (told["state"] != info["state"]).any()
-        return observation, info["state"], after, told["state"], reward
+        assert later["frames"] == 2 and later["discount"] == 1.0
+        assert isinstance(later["success"], bool)
+        assert np.isfinite(later["state"]).all() and (later["state"] != info["state"]).any()
+        return observation, info["state"], after, later["state"], reward
 
     fresh, other, again = start(), start(), start(seed=1)
     assert (fresh[1] != other[1]).any()  # drawn anew at each reset

@@ -153,7 +153,7 @@ def test_the_users_backend_is_used() -> None:
         assert done.stdout.splitlines() == ["True", f"mujoco.{backend} {backend}"], done.stderr
 
 
-# ---- what cannot work is told
+# ---- what cannot work is reported
 
 PIXELS = "from revbis.cli import main\nmain(['env', 'preview', 'TASK', '--pixels', '16'])"
 
@@ -333,7 +333,7 @@ NEW = "make_env('metaworld:reach', seed=1, pixels=16, quality='fast').reset()"
 def test_after_a_fork_the_error_says_spawn(code: str) -> None:
     done = run_python(FORK.replace("CODE", code))
     message, last = done.stdout.splitlines()
-    assert "does not survive a fork" in message and "context='spawn'" in message
+    assert "does not work after a fork" in message and "context='spawn'" in message
     assert last == "0 True" and done.stderr == ""
 
 

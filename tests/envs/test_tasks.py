@@ -1,4 +1,4 @@
-"""Names of tasks: equal to the simulators' own, and told without importing them."""
+"""Names of tasks: those of the simulators, known without importing them."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from envs.toys import run_python
 from revbis.cli import main
-from revbis.envs import check_task, missing, task_names, tasks
+from revbis.envs import check_task, missing, task_names
+from revbis.envs import suite as suite_module
 
 HEAVY = ("torch", "mujoco", "dm_control", "metaworld", "numba")
 
@@ -16,14 +17,14 @@ HEAVY = ("torch", "mujoco", "dm_control", "metaworld", "numba")
 def test_the_names_of_dmc_are_the_installed_ones() -> None:
     from revbis.envs import dmc
 
-    assert task_names("dmc") == [f"dmc:{name}" for name in dmc.task_names()]
+    assert task_names("dmc") == [f"dmc:{name}" for name in dmc.installed_tasks()]
 
 
 @pytest.mark.env("metaworld", gl=False)
 def test_the_names_of_metaworld_are_the_installed_ones() -> None:
     from revbis.envs import metaworld
 
-    assert task_names("metaworld") == [f"metaworld:{name}" for name in metaworld.task_names()]
+    assert task_names("metaworld") == [f"metaworld:{name}" for name in metaworld.installed_tasks()]
 
 
 def test_names_and_checks_import_no_simulator() -> None:
@@ -76,7 +77,7 @@ def test_registered_ids_are_looked_up() -> None:
         ("from a import *", True),  # may bind any name
         ("def __getattr__(name): ...", True),
         ("globals()['make'] = 1", True),
-        ("not python (", True),  # told by the import, with its line
+        ("not python (", True),  # the import reports it, with its line
         ("def made(): ...", False),
         ("import a.make", False),
     ],
@@ -97,7 +98,7 @@ def test_a_factory_is_looked_for_in_the_source(
 def test_a_simulator_that_is_not_installed_is_told(
     suite: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tasks, "is_installed", lambda module: module not in ("mujoco",))
+    monkeypatch.setattr(suite_module, "is_installed", lambda module: module not in ("mujoco",))
     text = missing(suite)
     assert text is not None and text.startswith(f"a {suite}: task needs mujoco")
     assert "pip install" in text

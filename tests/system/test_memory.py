@@ -1,5 +1,6 @@
 import logging
 
+import psutil
 import pytest
 
 from revbis.system import memory
@@ -48,7 +49,7 @@ def cgroup(monkeypatch, tmp_path):
         (tmp_path / "memory.max").write_text(limit)
         (tmp_path / "memory.current").write_text(used)
         monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path])
-        monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
+        monkeypatch.setattr(memory, "_machine_bytes", lambda: (8000, 5000))
 
     return write
 
@@ -83,10 +84,11 @@ def test_control_group_limit_refuses(cgroup):
 
 
 def test_no_control_group_leaves_the_machine(monkeypatch, tmp_path):
-    assert memory.control_groups("memory", tmp_path, tmp_path) == []
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
+    assert memory.control_groups("memory") == []
     monkeypatch.setattr(memory, "control_groups", lambda controller: [tmp_path / "missing"])
-    monkeypatch.setattr(memory, "_machine_bytes", lambda: 7)
-    assert memory.available_bytes() == 7
+    monkeypatch.setattr(memory, "_machine_bytes", lambda: (9, 7))
+    assert (memory.total_bytes(), memory.available_bytes()) == (9, 7)
 
 
 @pytest.mark.parametrize("line", ["0::/outer/inner", "4:cpu,memory:/outer/inner"])
@@ -100,20 +102,29 @@ def test_the_narrowest_control_group_decides(monkeypatch, tmp_path, line):
         folder.mkdir(parents=True, exist_ok=True)
         for name, value in zip(names, (limit, 1000), strict=True):
             (folder / name).write_text(f"{value}\n")
-    found = memory.control_groups("memory", tmp_path, tmp_path)
-    assert found[0] == top / "outer" / "inner" and found[-1] == top
-    monkeypatch.setattr(memory, "control_groups", lambda controller: found)
-    monkeypatch.setattr(memory, "_machine_bytes", lambda: 5000)
-    assert memory.available_bytes() == 2000
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    folders = memory.control_groups("memory")
+    assert folders[0] == top / "outer" / "inner" and folders[-1] == top
+    monkeypatch.setattr(memory, "_machine_bytes", lambda: (8000, 5000))
+    assert (memory.total_bytes(), memory.available_bytes()) == (3000, 2000)
 
 
-def test_machine_without_proc_meminfo(monkeypatch):
-    def no_file(self):
-        raise OSError
+@pytest.mark.parametrize("problem", [OSError, psutil.AccessDenied])
+def test_where_psutil_cannot_tell(monkeypatch, problem):
+    def refuse(*_):
+        raise problem
 
-    monkeypatch.setattr(memory.Path, "read_text", no_file)
-    assert memory._machine_bytes() > 0
+    monkeypatch.setattr(psutil, "virtual_memory", refuse)
+    monkeypatch.setattr(psutil, "Process", refuse)
+    total, available = memory._machine_bytes()
+    assert total == available > 0
+    assert memory.resident_bytes() == 0
 
 
 def test_this_machine_has_some_memory():
-    assert 0 < memory.available_bytes() <= memory._machine_bytes() * 1.5
+    assert 0 < memory.available_bytes() <= memory.total_bytes()
+
+
+def test_this_process_has_some_memory():
+    assert 5_000_000 < memory.resident_bytes() <= memory._machine_bytes()[0]

@@ -84,7 +84,7 @@ def test_strides_agree_with_the_encoder():
 )
 def test_what_this_machine_lacks_is_left_to_others(config, changes, message, monkeypatch):
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
-    monkeypatch.setattr("revbis.envs.tasks.is_installed", lambda module: module == "gymnasium")
+    monkeypatch.setattr("revbis.envs.suite.is_installed", lambda module: module == "gymnasium")
     changed = config.with_settings(**changes)
     check(changed, here=False)
     with pytest.raises(UnfitMachineError, match=message):

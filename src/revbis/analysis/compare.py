@@ -9,6 +9,7 @@ from typing import NamedTuple
 from revbis import checks
 from revbis.analysis import curves, stats
 from revbis.analysis.scores import Group, Study
+from revbis.envs.suites import suite_of
 
 
 class Pooled(NamedTuple):
@@ -151,8 +152,9 @@ def mixed(groups: Iterable[Group]) -> str:
 
 
 def short_name(task: str) -> str:
-    """A task's name without its suite."""
-    return task.removeprefix("dmc:").removeprefix("metaworld:")
+    """A task's name, without its suite where the suite lists its tasks."""
+    suite = suite_of(task)
+    return suite.local_name(task) if suite.tasks else task
 
 
 def seed_count(group: Group, scores: curves.GroupScores) -> str:

@@ -14,15 +14,17 @@ from revbis.analysis.files import count, number
 from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group
 from revbis.analysis.stats import Array, area
+from revbis.envs.suite import Score
+from revbis.envs.suites import suite_of
 
 Kind = Literal["final", "best", "area"]
 KINDS = ("final", "best", "area")
-Measure = Literal["success", "return"]
+Measure = Score
 
 
 def measure(task: str) -> Measure:
-    """How a task is scored: Meta-World by the success rate, all others by the return."""
-    return "success" if task.startswith("metaworld:") else "return"
+    """What a task is scored by: its success rate or its return."""
+    return suite_of(task).score
 
 
 class Curve(NamedTuple):

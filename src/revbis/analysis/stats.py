@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from revbis.envs.suites import suite_of
+
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
 
 RESAMPLES = 10_000
 _ENDS = (0.025, 0.975)
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
-# The manipulation suite's tasks; an episode has 250 steps there and 1000 in the others.
-_SHORT_EPISODES = ("lift_", "place_", "reach_", "reassemble_", "stack_")
 
 
 class Summary(NamedTuple):
@@ -61,17 +61,18 @@ class Bounds(NamedTuple):
 
 
 def default_bounds(task: str) -> Bounds:
-    """Known bounds: a DeepMind Control step has a reward from 0 to 1, a success rate is a share.
+    """The bounds of a task's scores that its suite knows.
 
     Raises:
-        ValueError: For tasks of other kinds.
+        ValueError: If they are not known.
     """
-    kind, _, name = task.partition(":")
-    if kind == "metaworld":
-        return Bounds(0.0, 1.0)
-    if kind == "dmc":
-        return Bounds(0.0, 250.0 if name.startswith(_SHORT_EPISODES) else 1000.0)
-    raise ValueError(f"no bounds are known for {task}: pass the scores to normalise to 0 and to 1")
+    suite = suite_of(task)
+    bounds = suite.bounds(suite.local_name(task))
+    if bounds is None:
+        raise ValueError(
+            f"no bounds are known for {task}: pass the scores to normalise to 0 and to 1"
+        )
+    return Bounds(*bounds)
 
 
 def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""How many times faster than the simulators' own rendering ours is, measured side by side."""
+"""Our rendering compared with the simulators' own, measured side by side."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from revbis.envs import make_env
 from revbis.envs.environment import TaskEnv
 from revbis.envs.rendering import choose_backend
+from revbis.envs.simulation import MujocoSimulation
 
 _FRAMES = 10  # drawn by each in a round
 
@@ -19,19 +20,24 @@ _FRAMES = 10  # drawn by each in a round
 def measure_rendering(task: str, *, pixels: int, rounds: int) -> dict[str, Any]:
     """Frames per second of the simulator's own rendering and of both qualities.
 
-    The three take turns, frame by frame on the same moving scene, so that whatever else the machine
-    does falls on all of them.
+    The three take turns on the same moving scene, so that the load of the machine affects all of
+    them alike.
 
     Args:
-        task: A dmc: or metaworld: task.
-        pixels: Side of the pictures.
-        rounds: Rounds; the medians are reported.
+        task: A task that MuJoCo draws.
+        pixels: Side of the images.
+        rounds: Rounds; their medians are reported.
+
+    Raises:
+        ValueError: If MuJoCo does not draw the task, or its simulator has no renderer.
     """
     choose_backend()
     envs = {q: make_env(task, seed=1, pixels=pixels, quality=q) for q in ("full", "fast")}
-    own = _own_rendering(envs["full"], task, pixels)
+    simulation = envs["full"].simulation
+    if not isinstance(simulation, MujocoSimulation):
+        raise ValueError(f"{task}: its simulator has no renderer of its own to compare with")
     out = np.empty((3, pixels, pixels), dtype=np.uint8)
-    draws: dict[str, Callable[[], Any]] = {"own": own}
+    draws: dict[str, Callable[[], Any]] = {"own": simulation.native_renderer(pixels)}
     draws |= {name: _drawer(env, out) for name, env in envs.items()}
     for env in envs.values():
         env.reset(seed=1)
@@ -63,24 +69,3 @@ def _ratio(slow: list[float], fast: list[float]) -> float:
 
 def _drawer(env: TaskEnv, out: Any) -> Callable[[], None]:
     return lambda: env.draw(out)
-
-
-def _own_rendering(env: TaskEnv, task: str, pixels: int) -> Callable[[], Any]:
-    """What a user of the simulator alone would call."""
-    simulation: Any = env.simulation
-    inner = simulation._env
-    if task.startswith("dmc:"):
-        camera = simulation._camera.camera
-        return lambda: inner.physics.render(pixels, pixels, camera_id=camera)
-    from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
-
-    viewer = MujocoRenderer(
-        inner.model, inner.data, width=pixels, height=pixels, camera_name=simulation._camera.camera
-    )
-
-    def render() -> Any:
-        if viewer.viewer is not None:
-            viewer.viewer.make_context_current()
-        return viewer.render("rgb_array")
-
-    return render

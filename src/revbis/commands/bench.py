@@ -10,19 +10,20 @@ _LIMITS = {"pixels": (8, 2048), "batch": (2, 100_000), "threads": (1, 4096), "fr
 
 
 def env(pixels: int = 84, rounds: int = 15) -> None:
-    """Rendering beside the simulators' own, one line of JSON a task.
+    """Rendering compared with the simulators' own, one line of JSON per task.
 
     `own_fps` is dm_control's or Gymnasium's rendering, `full_fps` and `fast_fps` ours; the ratios
     are medians over rounds in which the three take turns on the same scene. About a minute.
 
     Args:
-        pixels: Side of the pictures.
+        pixels: Side of the images.
         rounds: Rounds of ten frames each.
     """
-    from revbis.system.extras import require_gymnasium
+    from revbis.envs.suites import SUITES
+    from revbis.envs.tasks import require_gymnasium
 
     _check_sizes(pixels=pixels, rounds=rounds)
-    tasks = ("dmc:cheetah_run", "metaworld:hammer")
+    tasks = [suite.example for suite in SUITES.values() if suite.drawn_by_mujoco]
     for task in tasks:
         require_gymnasium(task)
     from revbis.bench.rendering import measure_rendering

@@ -1,4 +1,4 @@
-"""Tasks: how they look and what a custom environment gets wrong."""
+"""Tasks: what they look like, and what is wrong with an environment of one's own."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ def preview(
     """Draws a task over an episode of random actions: both qualities, and with distractors.
 
     Prints observation, action, horizon, the return of a random policy and steps per second; writes
-    a contact sheet. Takes some seconds.
+    a contact sheet. Takes a few seconds.
 
     Args:
-        task: dmc:NAME, metaworld:NAME, gym:ID or package.module:factory.
+        task: The task; revbis env list shows them.
         seed: Seed of the episode and of the actions.
-        pixels: Side of the pictures.
-        action_repeat: Simulator steps for one action.
-        video: Folder of videos or image sequences to show behind the task too.
-        out: The PNG to write; preview-TASK.png when not given.
+        pixels: Side of the images.
+        action_repeat: Simulator steps per action.
+        video: Folder of videos or image sequences to show behind the task as well.
+        out: The PNG to write; by default preview-TASK.png.
     """
-    from revbis.envs.tasks import check_name
-    from revbis.system.extras import require_gymnasium
+    from revbis.envs.tasks import check_name, require_gymnasium
 
     check_name(task)
     require_gymnasium(task)
@@ -58,41 +57,39 @@ def preview(
 
 
 def check(task: Annotated[str, tyro.conf.Positional]) -> None:
-    """Plays an environment and says what training would stumble over. Exits with 1 if anything.
+    """Plays an environment and prints what would disturb training. Exits with 1 if it is wrong.
 
     Args:
         task: package.module:factory, a function without arguments that returns a gymnasium.Env; or
             gym:ID.
     """
-    from revbis.system.extras import require_gymnasium
+    from revbis.envs.suites import suite_of
+    from revbis.envs.tasks import require_gymnasium
 
     require_gymnasium(task)
     from revbis.envs.check import check_environment
-    from revbis.envs.gymnasium import make_custom, make_registered
 
-    if task.startswith(("dmc:", "metaworld:")) or ":" not in task:
-        raise ValueError(f"give package.module:factory or gym:ID, got {task!r}")
-    name = task.removeprefix("gym:")
-    env = make_custom(task) if name == task else make_registered(name)
-    findings = check_environment(env)
-    for finding in findings:
-        print(f"{finding.kind:>7}: {finding.text}")
-    count = Counter(finding.kind for finding in findings)
+    suite = suite_of(task)
+    if suite.gymnasium_env is None or ":" not in task:
+        raise ValueError(f"the task must be package.module:factory or gym:ID, got {task!r}")
+    violations = check_environment(suite.gymnasium_env(suite.local_name(task)))
+    for violation in violations:
+        print(f"{violation.kind:>7}: {violation.text}")
+    count = Counter(violation.kind for violation in violations)
     if count["wrong"]:
-        print(f"{task}: {count['wrong']} to mend, {count['advice']} to think about")
+        print(f"{task}: {count['wrong']} to fix, {count['advice']} to consider")
         sys.exit(1)
-    print(
-        f"{task}: nothing wrong found, {count['advice']} to think about; train with --task {task}"
-    )
+    print(f"{task}: nothing wrong, {count['advice']} to consider; train with --task {task}")
 
 
 def names() -> None:
-    """Lists every task, and what is to be installed for those that cannot be made yet."""
-    from revbis.envs import missing, task_names
+    """Lists every task, and what to install for those that cannot be made yet."""
+    from revbis.envs import task_names
+    from revbis.envs.suites import listed
 
-    for suite in ("dmc", "metaworld"):
-        print("\n".join(task_names(suite)))
-        text = missing(suite)
+    for suite in listed():
+        print("\n".join(task_names(suite.name)))
+        text = suite.missing()
         if text is not None:
             print(f"revbis: {text}", file=sys.stderr)
 

@@ -154,7 +154,9 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
-    from revbis.envs import missing, task_names
+    from revbis.envs import task_names
+    from revbis.envs.custom import SUITE as OWN
+    from revbis.envs.suites import SUITES
     from revbis.objectives.registry import OBJECTIVES
     from revbis.presets import PRESETS
 
@@ -164,12 +166,14 @@ def _list() -> None:
     print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective to it:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
-    print("tasks (any gym:ID and package.module:factory too):")
-    for suite in ("dmc", "metaworld"):
-        print("  " + " ".join(task_names(suite)))
-        text = missing(suite)
+    print("tasks:")
+    for suite in (*SUITES.values(), OWN):
+        print(f"  {suite.form:<23} {suite.description}")
+        if suite.tasks:
+            print("    " + " ".join(task_names(suite.name)))
+        text = suite.missing()
         if text is not None:
-            print(f"  {text}")
+            print(f"    {text}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:

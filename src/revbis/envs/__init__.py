@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from revbis import checks
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
-from revbis.envs.tasks import check_name, check_task, missing, task_names
-from revbis.system.extras import require_gymnasium
+from revbis.envs.suite import Suite
+from revbis.envs.suites import SUITES, register, suite_of
+from revbis.envs.tasks import check_name, check_task, missing, require_gymnasium, task_names
 
 if TYPE_CHECKING:
     from revbis.envs.environment import TaskEnv
     from revbis.envs.simulation import Simulation
 
-SUITES = ("dmc", "metaworld", "gym")
 _MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
 
 
@@ -34,24 +34,24 @@ def make_env(
     distractor_split: Literal["train", "eval"] = "train",
     observation: Literal["pixels", "state"] = "pixels",
 ) -> TaskEnv:
-    """An environment by the name of its task.
+    """Makes an environment by the name of its task.
 
     Args:
         task: `dmc:cheetah_run`, `dmc:reach_duplo`, `metaworld:hammer`, `gym:CarRacing-v3`, or
             `package.module:factory` for a function that returns a `gymnasium.Env`.
-        seed: Seed of the first episode and those after it, unless `reset` brings one.
+        seed: Seed of the first episode and those after it, unless `reset` is given one.
         pixels: Side of a frame.
         frame_stack: Frames in an observation.
-        action_repeat: Simulator steps for one action; their rewards are summed.
-        quality: "full" gives the simulator's own pixels; "fast" leaves out shadows, reflections
-            and multisampling, for many times the speed with software OpenGL.
+        action_repeat: Simulator steps per action; their rewards are summed.
+        quality: "full" gives the simulator's own pixels; "fast" omits shadows, reflections and
+            multisampling, which is many times faster with software OpenGL.
         distractor: A moving background behind the task: "noise", "shapes" or "video:FOLDER".
-        distractor_split: Which of the backgrounds: those for training or those for evaluation.
+        distractor_split: Which backgrounds: those for training or those for evaluation.
         observation: "pixels", or "state" for the task's own vector.
 
     Raises:
-        ValueError: For an unknown task, with the nearest names, or a setting that makes no sense.
-        ModuleNotFoundError: For a simulator that is not installed, with the line that installs it.
+        ValueError: For an unknown task, with the nearest names, or an invalid setting.
+        ModuleNotFoundError: If a simulator is not installed, with the line that installs it.
     """
     checks.choice(quality, QUALITIES, "quality")
     checks.choice(observation, ("pixels", "state"), "observation")
@@ -68,9 +68,7 @@ def make_env(
         raise ValueError(f"seed must be below 2**32, got {seed}")
     check_name(task)
     if distractor is not None and observation == "state":
-        raise ValueError(
-            'a distractor is seen in pixels only; leave it out with observation="state"'
-        )
+        raise ValueError('a distractor needs pixels; omit it with observation="state"')
     require_gymnasium(task)
     from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
@@ -78,8 +76,12 @@ def make_env(
     size = pixels if observation == "pixels" else 0
     background = Distractor(distractor, pixels, split=distractor_split) if distractor else None
     simulation = _simulation(task, size, quality, distractor is not None)
-    told = {"task": task, "observation": observation, "action_repeat": action_repeat}
-    identity: dict[str, Any] = told | {"versions": simulation.versions}
+    identity: dict[str, Any] = {
+        "task": task,
+        "observation": observation,
+        "action_repeat": action_repeat,
+        "versions": simulation.versions,
+    }
     if size:
         identity |= {"pixels": pixels, "frame_stack": frame_stack, "quality": quality}
         identity["distractor"] = background.identity if background else None
@@ -95,27 +97,26 @@ def make_env(
 
 
 def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
-    suite, _, name = task.partition(":")
-    if suite in ("dmc", "metaworld"):
-        with nullcontext() if size else suppress(RenderingError):
-            choose_backend()  # before anything imports MuJoCo
-    if suite in ("dmc", "metaworld"):
-        if suite == "dmc":
-            from revbis.envs.dmc import DmcSimulation
-
-            return DmcSimulation(name, size=size, quality=quality, features=not size)
-        from revbis.envs.metaworld import MetaworldSimulation
-
-        return MetaworldSimulation(name, size=size, quality=quality)
-    if size and (quality != "full" or distracted):
+    suite = suite_of(task)
+    if size and not suite.drawn_by_mujoco and (quality != "full" or distracted):
+        able = " and ".join(f"{each.name}:" for each in SUITES.values() if each.drawn_by_mujoco)
         wanted = "distractors are" if distracted else 'quality="fast" is'
-        raise ValueError(f"{task} draws its own pictures: {wanted} for dmc: and metaworld: tasks")
-    with suppress(RenderingError):  # it may draw without OpenGL
+        raise ValueError(f"{task} draws its own images: {wanted} for {able} tasks")
+    # Before anything imports MuJoCo. What draws itself may do so without OpenGL.
+    with nullcontext() if size and suite.drawn_by_mujoco else suppress(RenderingError):
         choose_backend()
-    from revbis.envs import gymnasium
-
-    env = gymnasium.make_registered(name) if suite == "gym" else gymnasium.make_custom(task)
-    return gymnasium.GymSimulation(env, task, size=size)
+    return suite.make(suite.local_name(task), size=size, quality=quality)
 
 
-__all__ = ["QUALITIES", "SUITES", "Quality", "check_task", "make_env", "missing", "task_names"]
+__all__ = [
+    "QUALITIES",
+    "SUITES",
+    "Quality",
+    "Suite",
+    "check_task",
+    "make_env",
+    "missing",
+    "register",
+    "suite_of",
+    "task_names",
+]

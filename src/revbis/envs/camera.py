@@ -11,11 +11,11 @@ from revbis.envs.rendering import Pixels, Quality, Renderer
 
 
 class Camera:
-    """Draws through renderers that are made on first use and again when the model is a new one.
+    """Draws with renderers that are made on first use, and again when the model has changed.
 
     Args:
-        size: Side of the picture.
-        camera: Camera id, or its name.
+        size: Side of the image.
+        camera: Id or name of the camera.
         quality: "full" or "fast".
     """
 
@@ -28,18 +28,18 @@ class Camera:
         self._renderer(model, self.quality).draw(data, out)
 
     def behind(self, model: Any, data: Any) -> NDArray[np.bool_]:
-        """[size, size]: where only sky or ground is seen."""
-        # Multisampling would blend the numbers of neighbouring objects into others.
+        """[size, size]: the pixels that show only sky or ground."""
+        # Multisampling would blend the ids of neighbouring objects into other ids.
         return self._renderer(model, "fast").behind(data)
 
     def refresh(self, model: Any) -> None:
-        """Has height fields read again, at the start of an episode."""
+        """Uploads height fields again, at the start of an episode."""
         for renderer in self._renderers.values():
             if renderer.model is model and model.nhfield:
                 renderer.refresh()
 
     def close(self) -> None:
-        """Gives the OpenGL resources back."""
+        """Releases the OpenGL resources."""
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()

@@ -1,4 +1,4 @@
-"""What an environment gets wrong, in words."""
+"""What is wrong with an environment, in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from revbis.envs.gymnasium import action_problem, is_image, picture_problem
+from revbis.envs.gymnasium import action_problem, image_problem, is_image
 
 _STEPS = 2000
 _EPISODES = 5
@@ -22,11 +22,11 @@ _LARGE_REWARD = 100.0
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing to mend or to know.
+class Violation:
+    """Something to fix, or to be aware of.
 
     Attributes:
-        kind: "wrong" spoils training; "advice" may be as intended.
+        kind: "wrong" prevents or corrupts training; "advice" may be intended.
         text: What it is and what to do.
     """
 
@@ -42,53 +42,59 @@ class _Episode:
     shares_memory: bool
 
 
-def check_environment(env: Env[Any, Any]) -> list[Finding]:
-    """Plays an environment for some episodes and tells what training would stumble over.
+def check_environment(env: Env[Any, Any]) -> list[Violation]:
+    """Plays an environment for some episodes and returns what would disturb training.
 
     Args:
         env: A Gymnasium environment, as its author made it.
+
+    Raises:
+        ValueError: If it is not a `gymnasium.Env`.
     """
     if not isinstance(env, Env):
-        raise ValueError(f"a gymnasium.Env is wanted, got {type(env).__name__}")
+        raise ValueError(f"env must be a gymnasium.Env, got {type(env).__name__}")
     problem = action_problem(env.action_space)
     if problem is not None:
-        return [Finding("wrong", problem)]  # nothing else can be tried without actions
-    findings: list[Finding] = []
+        return [Violation("wrong", problem)]  # without actions nothing else can be checked
+    violations: list[Violation] = []
     try:
-        begun: Any = env.reset(seed=0)
-        if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[1], dict)):
-            text = f"reset() must return (observation, info), got {type(begun).__name__}"
-            return [Finding("wrong", text)]
-        findings += _pictures(env)
+        start: Any = env.reset(seed=0)
+        if not (isinstance(start, tuple) and len(start) == 2 and isinstance(start[1], dict)):
+            text = f"reset() must return (observation, info), got {type(start).__name__}"
+            return [Violation("wrong", text)]
+        violations += _images(env)
         episodes = [_play(env, seed, seed) for seed in range(_EPISODES)]
-        findings += _seeds(env, episodes)
-    except Exception as error:  # whatever a user's environment raises is the finding
-        return [*findings, Finding("wrong", f"playing it raised {type(error).__name__}: {error}")]
-    findings += _values(env, episodes)
-    findings += _endings(episodes)
-    findings += _gymnasium(env)
-    return findings
+        violations += _seeds(env, episodes)
+    except Exception as error:  # a user's environment may raise anything
+        return [
+            *violations,
+            Violation("wrong", f"playing it raised {type(error).__name__}: {error}"),
+        ]
+    violations += _values(env, episodes)
+    violations += _endings(episodes)
+    violations += _gymnasium(env)
+    return violations
 
 
-def _pictures(env: Env[Any, Any]) -> Iterator[Finding]:
+def _images(env: Env[Any, Any]) -> Iterator[Violation]:
     space = env.observation_space
     if is_image(space):
         return
     if env.render_mode != "rgb_array":
-        yield Finding(
+        yield Violation(
             "advice" if isinstance(space, Box) and len(space.shape) == 1 else "wrong",
-            f"observations ({space}) are no uint8 pictures and render_mode is {env.render_mode!r}, "
-            'so training from pixels is not possible; make it with render_mode="rgb_array", or '
-            'train with observation="state"',
+            f"observations ({space}) are not uint8 images and render_mode is "
+            f"{env.render_mode!r}, so training from pixels is not possible; make it with "
+            'render_mode="rgb_array", or train with observation="state"',
         )
         return
     env.reset(seed=0)
     first: Any = env.render()
-    problem = picture_problem(first)
+    problem = image_problem(first)
     if problem is not None:
-        yield Finding("wrong", problem)
+        yield Violation("wrong", problem)
     elif first.min() == first.max():
-        yield Finding("wrong", f"render() draws one plain colour ({first.max()}): nothing is seen")
+        yield Violation("wrong", f"render() returns one plain colour ({first.max()})")
 
 
 def _play(env: Env[Any, Any], seed: int, action_seed: int, steps: int = _STEPS) -> _Episode:
@@ -109,82 +115,86 @@ def _play(env: Env[Any, Any], seed: int, action_seed: int, steps: int = _STEPS) 
     return episode
 
 
-def _seeds(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
+def _seeds(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Violation]:
     again = _play(env, 0, 0, steps=50)
     length = min(len(again.observations), len(episodes[0].observations))
     if not _same(again.observations[:length], episodes[0].observations[:length]):
-        yield Finding(
+        yield Violation(
             "wrong",
-            "the same seed and actions gave another episode; draw every random number from "
-            "self.np_random, after super().reset(seed=seed)",
+            "the same seed and actions gave a different episode; sample every random number "
+            "from self.np_random, after super().reset(seed=seed)",
         )
     if all(_same(e.observations[:1], episodes[0].observations[:1]) for e in episodes[1:]):
-        yield Finding("advice", "every seed begins with the same observation; is that intended?")
+        yield Violation("advice", "every seed starts with the same observation; is that intended?")
     other = _play(env, 0, 1, steps=50)
     length = min(len(again.observations), len(other.observations))
     if length > 1 and _same(again.observations[:length], other.observations[:length]):
-        yield Finding("wrong", "other actions gave the same observations: actions have no effect")
+        yield Violation(
+            "wrong", "different actions gave the same observations: actions have no effect"
+        )
 
 
-def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Finding]:
+def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Violation]:
     space = env.observation_space
     seen = [observation for episode in episodes for observation in episode.observations]
     outside = next((o for o in seen if not space.contains(o)), None)
     if outside is not None:
         parts = [f"{o.dtype} {o.shape}, from {o.min()} to {o.max()}" for o in _leaves(outside)]
-        yield Finding(
+        yield Violation(
             "wrong",
             f"an observation ({'; '.join(parts)}) is not in the observation space {space}",
         )
     if any(episode.shares_memory for episode in episodes):
-        yield Finding(
+        yield Violation(
             "wrong",
-            "an observation's array is used again for the next one, so a kept observation changes "
-            "under its holder; return a copy",
+            "an observation's array is reused for the next one, so stored observations change "
+            "later; return a copy",
         )
     rewards = [reward for episode in episodes for reward in episode.rewards]
     odd = next((r for r in rewards if np.ndim(r) != 0 or isinstance(r, str)), None)
     if odd is not None:
-        yield Finding("wrong", f"a reward must be one number, got {odd!r}")
+        yield Violation("wrong", f"a reward must be a single number, got {odd!r}")
         return
     values: NDArray[np.float64] = np.asarray(rewards, dtype=np.float64)
     if not np.isfinite(values).all():
-        yield Finding("wrong", "a reward was NaN or infinite")
+        yield Violation("wrong", "a reward was NaN or infinite")
     elif np.abs(values).max() > _LARGE_REWARD:
-        yield Finding(
+        yield Violation(
             "advice",
-            f"rewards reach {np.abs(values).max():g}; learning works best below about 10 a step: "
-            "scale them",
+            f"rewards reach {np.abs(values).max():g}; learning works best below about 10 per "
+            "step: scale them",
         )
     elif not values.any():
-        yield Finding("advice", "a random policy never sees a reward; learning may never begin")
+        yield Violation(
+            "advice", "a random policy never receives a reward; learning may never start"
+        )
 
 
-def _endings(episodes: list[_Episode]) -> Iterator[Finding]:
+def _endings(episodes: list[_Episode]) -> Iterator[Violation]:
     for episode in episodes:
         wrong = [flag for pair in episode.ends for flag in pair if not _is_bool(flag)]
         if wrong:
-            yield Finding(
+            yield Violation(
                 "wrong", f"terminated and truncated must be True or False, got {wrong[0]!r}"
             )
             return
     last = [episode.ends[-1] for episode in episodes]
     lengths = [len(episode.ends) for episode in episodes]
     if any(not (terminated or truncated) for terminated, truncated in last):
-        yield Finding(
+        yield Violation(
             "advice",
-            f"an episode did not end within {_STEPS} steps; without a time limit none of its "
-            "returns is ever seen: wrap it in gymnasium.wrappers.TimeLimit",
+            f"an episode did not end within {_STEPS} steps; without a time limit its return is "
+            "never known: wrap it in gymnasium.wrappers.TimeLimit",
         )
     elif len(set(lengths)) == 1 and all(terminated for terminated, _ in last) and lengths[0] > 1:
-        yield Finding(
+        yield Violation(
             "advice",
             f"every episode terminates after exactly {lengths[0]} steps; if that is a time limit, "
-            "return truncated instead, or values are learned as if the world ended there",
+            "return truncated instead, or values are learned as if nothing followed",
         )
 
 
-def _gymnasium(env: Env[Any, Any]) -> Iterator[Finding]:
+def _gymnasium(env: Env[Any, Any]) -> Iterator[Violation]:
     """What Gymnasium's own checker complains about."""
     try:
         with warnings.catch_warnings():
@@ -192,7 +202,7 @@ def _gymnasium(env: Env[Any, Any]) -> Iterator[Finding]:
             check_env(env, skip_render_check=True)
     except Exception as error:  # it raises whatever it meets
         text = " ".join(str(error).split()) or type(error).__name__
-        yield Finding("wrong", f"Gymnasium's check_env says: {text}")
+        yield Violation("wrong", f"Gymnasium's check_env: {text}")
 
 
 def _same(first: list[Any], second: list[Any]) -> bool:

@@ -1,15 +1,14 @@
-"""Moving backgrounds that have nothing to do with the task.
+"""Moving backgrounds that are independent of the task.
 
-`noise` and `shapes` are procedural: 60 variants to train with and 30 others to evaluate with, each
-a pure function of time. `video:FOLDER` plays clips of the user's. The names carry a version: what
-a version shows never changes, so results with the same identity compare.
+`noise` and `shapes` are procedural: 60 variants for training and 30 others for evaluation, each a
+pure function of time. `video:FOLDER` plays the user's clips. The names carry a version: the images
+of a version never change, so results with the same identity are comparable.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis import checks
+from revbis.envs.rendering import Pixels
 from revbis.system.extras import require
 
 Split = Literal["train", "eval"]
-Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 SPECS = ("noise", "shapes", "video:FOLDER")
@@ -31,36 +30,36 @@ VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".mov")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 MAX_FRAMES = 1000
 
-# Entropy of the generators. A new version of a kind gets a new number, and a new name.
+# Entropy of the generators. A new version of a kind gets a new number and a new name.
 _NOISE_V1, _SHAPES_V1, _EPISODES = 1, 2, 1000
 _START_SPAN = 10_000
 
 
 class Distractor:
-    """A moving background, put where a mask says that sky or ground is seen.
+    """A moving background, shown at the pixels that a mask marks as sky or ground.
 
-    The seed only chooses which variant an episode shows, and from which moment on.
+    The seed only determines which variant an episode shows, and its first frame.
 
     Args:
         spec: "noise", "shapes" or "video:FOLDER". The folder holds videos (mp4, avi, mkv, mov)
             and folders of images (png, jpg); each is a clip, of which the first 1000 frames are
-            read whenever an episode changes to it, so small clips are quicker.
-        size: Side of the picture.
-        split: "train" or "eval"; they share no variant. Of a folder's clips every third is for
+            read whenever an episode switches to it, so small clips are faster.
+        size: Side of the image.
+        split: "train" or "eval"; they share no variant. Every third clip of a folder is for
             evaluation.
 
     Attributes:
-        identity: Kind, version and split; of a folder also its name and a digest of the names and
+        identity: Kind, version and split; for a folder also its name and a digest of the names and
             sizes of its files.
-        variant: Which variant this episode shows; -1 before the first reset.
+        variant: The variant that this episode shows; -1 before the first reset.
 
     Raises:
         ValueError: For an unknown spec, or a folder that cannot be used.
-        ModuleNotFoundError: When videos are to be read and PyAV is not installed.
+        ModuleNotFoundError: If there are videos to read and PyAV is not installed.
     """
 
     def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
-        self.size = _whole(size, 1, "size")
+        self.size = checks.whole(size, "size", 1)
         checks.choice(split, VARIANTS, "split")
         kind, folder = _parse(spec)
         self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
@@ -71,13 +70,13 @@ class Distractor:
         self._rng: np.random.Generator | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode: chooses its variant and the moment it begins at.
+        """Starts an episode: chooses its variant and its first frame.
 
         Args:
-            seed: Starts the sequence of episodes anew; None goes on with it.
+            seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            self._rng = _generator(_EPISODES, _whole(seed, 0, "seed"))
+            self._rng = _generator(_EPISODES, checks.whole(seed, "seed", 0))
         elif self._rng is None:
             self._rng = np.random.default_rng()
         variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
@@ -85,34 +84,34 @@ class Distractor:
         self.variant, self._time = variant, int(self._rng.integers(_START_SPAN))
 
     def paint(self, frame: Pixels, behind: NDArray[np.bool_]) -> None:
-        """Puts the background of this moment into `frame`, in place; then time goes on by one.
+        """Draws the current background into `frame`, in place, and advances time by one frame.
 
         Args:
             frame: [3, size, size], uint8.
-            behind: [size, size], bool: where the background is seen.
+            behind: [size, size], bool: the pixels that show the background.
         """
         _check_array(frame, (3, self.size, self.size), np.uint8, "frame")
         _check_array(behind, (self.size, self.size), np.bool_, "behind")
         if self.variant < 0:
-            raise ValueError("paint needs an episode, and none has begun: call reset(seed) first")
+            raise ValueError("paint needs an episode, and none has started: call reset(seed) first")
         np.copyto(frame, self._source.picture(self.variant, self._time), where=behind)
         self._time += 1
 
 
 def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
-    """The picture [3, size, size] of a procedural background: a pure function of its arguments.
+    """The image [3, size, size] of a procedural background: a pure function of its arguments.
 
     Args:
         kind: "noise-v1" or "shapes-v1".
-        variant: Which of the kind's variants.
+        variant: One of the kind's variants.
         t: Time in frames.
-        size: Side of the picture; the layout does not depend on it.
+        size: Side of the image; the layout does not depend on it.
     """
     return _DRAW[checks.choice(kind, _DRAW, "kind")](variant, t, size)
 
 
 class _Noise(NamedTuple):
-    """Nodes of a lattice on a torus; each colour of each node swings on its own."""
+    """Nodes of a lattice on a torus; each colour of each node oscillates independently."""
 
     phase: Floats  # [3, cells, cells], radians
     pace: Floats  # [3, cells, cells], radians per frame
@@ -121,7 +120,7 @@ class _Noise(NamedTuple):
 
 @cache
 def _noise_of(variant: int) -> _Noise:
-    # Only random() is drawn from: of all of numpy's streams it is the least likely to change.
+    # Only random() is used: of NumPy's streams it is the least likely to change.
     rng = _generator(_NOISE_V1, variant)
     cells = 4 + int(4 * rng.random())
     phase = 2 * np.pi * rng.random((3, cells, cells))
@@ -139,7 +138,7 @@ def _draw_noise(variant: int, t: int, size: int) -> Pixels:
     place = (cells * _centres(size) + (noise.drift * t)[:, None]) % cells
     away = np.abs(place[:, :, None] - np.arange(cells))
     near = np.maximum(0.0, 1.0 - np.minimum(away, cells - away))
-    # [2, size, cells]: how much each node gives to each row, and to each column; they sum to 1.
+    # [2, size, cells]: the weight of each node in each row, and in each column; they sum to 1.
     weight = near * near * (3.0 - 2.0 * near)
     return np.asarray(weight[0] @ nodes @ weight[1].T, dtype=np.uint8)
 
@@ -147,7 +146,7 @@ def _draw_noise(variant: int, t: int, size: int) -> Pixels:
 class _Shapes(NamedTuple):
     """Discs and rectangles whose centres bounce in the unit square."""
 
-    palette: Pixels  # [3, 1 + shapes], the ground's colour first
+    palette: Pixels  # [3, 1 + shapes], the background's colour first
     start: Floats  # [2, shapes]
     pace: Floats  # [2, shapes], sides per frame
     half: Floats  # [2, shapes], half height and half width
@@ -226,19 +225,19 @@ class _Video:
         sizes = [(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
         digest = sha256(repr(sizes).encode()).hexdigest()[:8]
         self.name = f"video-v1:{folder.resolve().name}({last + 1} clips, {digest})"
-        # A clip that cannot be read should stop a run when it starts, not hours later.
+        # A clip that cannot be read stops a run when it starts, not hours later.
         for index in self.pool:
             self._clips[index].read(size, limit=1)
         self._loaded, self._frames = -1, np.empty((0, 3, size, size), dtype=np.uint8)
 
     def prepare(self, variant: int) -> None:
         if variant != self._loaded:
-            self._loaded, self._frames = -1, self._frames[:0].copy()  # room for the next
+            self._loaded, self._frames = -1, self._frames[:0].copy()  # frees memory for the next
             self._frames = self._clips[variant].read(self._size, MAX_FRAMES)
             self._loaded = variant
 
     def picture(self, variant: int, t: int) -> Pixels:
-        """Forth and back, so that there is no jump where the clip ends."""
+        """Forwards and backwards, so that there is no jump at the end of the clip."""
         assert variant == self._loaded
         last = len(self._frames) - 1
         frame: Pixels = self._frames[last - abs(last - t % max(1, 2 * last))]
@@ -250,21 +249,23 @@ def _clips(folder: Path) -> list[_Clip]:
     if not folder.is_dir():
         raise ValueError(f"distractor 'video:{folder}' needs a folder; there is none at that path")
     clips = [_Clip(path.name, (path,)) for path in _listed(folder, VIDEO_SUFFIXES)]
-    for owner in (folder, *filter(Path.is_dir, _listed(folder))):
-        if images := _listed(owner, IMAGE_SUFFIXES):
-            clips.append(_Clip("" if owner == folder else owner.name, images))
+    clips += [
+        _Clip("" if owner == folder else owner.name, images)
+        for owner in (folder, *filter(Path.is_dir, _listed(folder)))
+        if (images := _listed(owner, IMAGE_SUFFIXES))
+    ]
     if len(clips) < 2:
-        found = f"one clip ({clips[0].files[0].name}…)" if clips else "none"
+        present = f"one ({clips[0].files[0].name}…)" if clips else "none"
         raise ValueError(
-            f"distractor 'video:{folder}' needs at least two clips, to keep training and "
-            f"evaluation apart, and found {found}; put videos ({', '.join(VIDEO_SUFFIXES)}) or "
+            f"distractor 'video:{folder}' needs at least two clips, to separate training from "
+            f"evaluation, but has {present}; put videos ({', '.join(VIDEO_SUFFIXES)}) or "
             f"subfolders of images ({', '.join(IMAGE_SUFFIXES)}) into it: each is a clip"
         )
     return sorted(clips, key=lambda clip: _by_name(clip.name))
 
 
 def _listed(folder: Path, suffixes: tuple[str, ...] = ()) -> tuple[Path, ...]:
-    """What is in a folder, or its files with these suffixes, by name; nothing hidden."""
+    """The entries of a folder, or its files with these suffixes, by name; none that are hidden."""
     inside = [path for path in folder.iterdir() if not path.name.startswith(".")]
     if suffixes:
         inside = [path for path in inside if path.suffix.lower() in suffixes and path.is_file()]
@@ -272,7 +273,7 @@ def _listed(folder: Path, suffixes: tuple[str, ...] = ()) -> tuple[Path, ...]:
 
 
 def _by_name(name: str) -> tuple[list[tuple[str, int]], str]:
-    """Sorts by name with numbers by value: frame2 comes before frame10."""
+    """The key that sorts names with numbers by value: frame2 comes before frame10."""
     parts = re.findall(r"([^0-9]*)([0-9]*)", name)
     return [(text, int(digits or -1)) for text, digits in parts], name
 
@@ -289,7 +290,7 @@ def _video_frames(path: Path, size: int, limit: int) -> list[Pixels]:
     except (av.FFmpegError, OSError) as error:
         raise _unreadable(path, error) from None
     if not frames:
-        raise _unreadable(path, "no pictures in it")
+        raise _unreadable(path, "it has no images")
     return frames
 
 
@@ -303,11 +304,11 @@ def _image_frame(path: Path, size: int) -> Pixels:
 
 
 def _square(image: Any, size: int) -> Pixels:
-    """The square in the middle of a PIL image, at the wanted size, [3, size, size]."""
+    """The square in the middle of a PIL image, resized to [3, size, size]."""
     side = min(image.size)
     left, top = ((length - side) // 2 for length in image.size)
     middle = image.crop((left, top, left + side, top + side)).convert("RGB")
-    # Bilinear; PIL widens the filter when it shrinks a picture, which keeps it from aliasing.
+    # Bilinear; PIL widens the filter when it shrinks an image, which prevents aliasing.
     small = middle.resize((size, size), resample=2)
     return np.ascontiguousarray(np.asarray(small).transpose(2, 0, 1))
 
@@ -317,21 +318,14 @@ def _unreadable(path: Path, reason: object) -> ValueError:
 
 
 def _parse(spec: str) -> tuple[str, Path | None]:
-    """Kind, and the folder of a video spec."""
+    """The kind, and the folder of a video spec."""
     kind, _, rest = str(spec).partition(":")
     if kind == "video" and not rest.strip():
         raise ValueError(f"distractor {spec!r} names no folder; write video:FOLDER")
     if kind == "video" or spec in SPECS:
         return kind, Path(rest).expanduser() if rest else None
-    near = get_close_matches(kind, ["noise", "shapes", "video"], n=1)
-    hint = "".join(f"; did you mean {name!r}?" for name in SPECS if near and near[0] in name)
+    hint = checks.nearest(kind, ("noise", "shapes", "video"))
     raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
-
-
-def _whole(value: int, least: int, name: str) -> int:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
-    return int(value)
 
 
 def _generator(*entropy: int) -> np.random.Generator:
@@ -340,7 +334,7 @@ def _generator(*entropy: int) -> np.random.Generator:
 
 @cache
 def _centres(size: int) -> Floats:
-    """Where the middles of the pixels are, the side being 1."""
+    """The centres of the pixels, where the side is 1."""
     return (np.arange(size) + 0.5) / size
 
 

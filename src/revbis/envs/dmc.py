@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -13,9 +13,25 @@ from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
 from revbis.envs.rendering import Pixels, Quality
-from revbis.envs.simulation import Outcome
+from revbis.envs.simulation import SimulationStep
+from revbis.envs.suite import Suite
 from revbis.system.extras import require
 
+# Those of the pinned version; a test compares them with what is installed.
+_TASKS = """
+    acrobot_swingup acrobot_swingup_sparse ball_in_cup_catch cartpole_balance
+    cartpole_balance_sparse cartpole_swingup cartpole_swingup_sparse cartpole_three_poles
+    cartpole_two_poles cheetah_run dog_fetch dog_run dog_stand dog_trot dog_walk finger_spin
+    finger_turn_easy finger_turn_hard fish_swim fish_upright hopper_hop hopper_stand
+    humanoid_CMU_run humanoid_CMU_stand humanoid_CMU_walk humanoid_run humanoid_run_pure_state
+    humanoid_stand humanoid_walk lift_brick lift_large_box lqr_lqr_2_1 lqr_lqr_6_2
+    manipulator_bring_ball manipulator_bring_peg manipulator_insert_ball manipulator_insert_peg
+    pendulum_swingup place_brick place_cradle point_mass_easy point_mass_hard quadruped_escape
+    quadruped_fetch quadruped_run quadruped_walk reach_duplo reach_site reacher_easy
+    reacher_hard reassemble_3_bricks_fixed_order reassemble_5_bricks_random_order stack_2_bricks
+    stack_2_bricks_moveable_base stack_2_of_3_bricks_random_order stack_3_bricks stacker_stack_2
+    stacker_stack_4 swimmer_swimmer15 swimmer_swimmer6 walker_run walker_stand walker_walk
+"""
 _VISION, _FEATURES = "_vision", "_features"
 _MANIPULATION_CAMERA = "front_close"
 # A camera that follows the body: the one that pixel benchmarks use.
@@ -23,10 +39,12 @@ _CAMERAS = {"quadruped": 2}
 # Drawn when loaded (springs), or kept from episode to episode (orders): a seed loads them anew.
 _LOADED_BY_SEED = ("lqr_", "_random_order")
 _UNBOUNDED = 1e6  # lqr's actions are bounded by 1e10, which is no scale
+# The manipulation suite's tasks; an episode has 250 steps there and 1000 in the others.
+_SHORT_EPISODES = ("lift_", "place_", "reach_", "reassemble_", "stack_")
 
 
-def task_names() -> list[str]:
-    """Every task that is installed, such as `cheetah_run` and `reach_duplo`."""
+def installed_tasks() -> list[str]:
+    """The tasks of the installed dm_control, such as `cheetah_run` and `reach_duplo`."""
     return sorted([*_suite_tasks(), *_manipulation_tasks()])
 
 
@@ -46,14 +64,14 @@ class DmcSimulation:
     """A DeepMind Control task.
 
     Args:
-        name: One of `task_names()`.
-        size: Side of the pictures.
+        name: One of the suite's tasks.
+        size: Side of the images; 0 if none are drawn. A manipulation task is then loaded in the
+            variant whose vector observation is complete.
         quality: "full" or "fast".
-        features: Load the variant whose vector observation tells all (manipulation only).
     """
 
-    def __init__(self, name: str, *, size: int, quality: Quality, features: bool) -> None:
-        self._name, self._features = name, features
+    def __init__(self, name: str, *, size: int, quality: Quality) -> None:
+        self._name, self._features = name, not size
         self._manipulation = name in _manipulation_tasks()
         domain = "" if self._manipulation else _suite_tasks()[name][0]
         self._loaded_by_seed = any(part in name for part in _LOADED_BY_SEED)
@@ -70,7 +88,7 @@ class DmcSimulation:
         self._observation: Mapping[str, Any] = {}
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode; a seed reseeds dm_control's random state as loading with it would."""
+        """Starts an episode; a seed sets dm_control's random state as loading with it would."""
         if seed is not None:
             if self._loaded_by_seed:
                 self._env = self._load(seed)
@@ -79,11 +97,12 @@ class DmcSimulation:
         self._observation = self._env.reset().observation
         self._camera.refresh(self._env.physics.model.ptr)
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
+    def step(self, action: NDArray[np.float64]) -> SimulationStep:
         """One control step."""
         moment = self._env.step(action)
         self._observation = moment.observation
-        return Outcome(float(moment.reward), float(moment.discount), bool(moment.last()), None)
+        reward, discount = float(moment.reward), float(moment.discount)
+        return SimulationStep(reward, discount, bool(moment.last()), success=None)
 
     def draw(self, out: Pixels) -> None:
         """Draws the task's camera."""
@@ -91,7 +110,7 @@ class DmcSimulation:
         self._camera.draw(physics.model.ptr, physics.data.ptr, out)
 
     def behind(self) -> NDArray[np.bool_]:
-        """Where only sky or ground is seen."""
+        """The pixels that show only sky or ground."""
         physics = self._env.physics
         return self._camera.behind(physics.model.ptr, physics.data.ptr)
 
@@ -105,12 +124,16 @@ class DmcSimulation:
         return np.concatenate(parts).astype(np.float32)
 
     def close(self) -> None:
-        """Gives back OpenGL and physics."""
+        """Releases OpenGL and the physics."""
         self._camera.close()
         if self._manipulation:
             self._env.close()
         else:  # whose close would leave dm_control's own OpenGL context to the end of the process
             self._env.physics.free()
+
+    def native_renderer(self, size: int) -> Callable[[], Any]:
+        """dm_control's `physics.render` with the same camera."""
+        return lambda: self._env.physics.render(size, size, camera_id=self._camera.camera)
 
     def _load(self, seed: int) -> Any:
         # dm_control 1.0.28 on NumPy 2; the requirements keep NumPy below the version without it.
@@ -123,7 +146,7 @@ class DmcSimulation:
 
         suffix = _FEATURES if self._features else _VISION
         env = manipulation.load(self._name + suffix, seed=seed)
-        if not self._features:  # our camera draws it, and only when it is wanted
+        if not self._features:  # our camera draws it, and only when needed
             env.task.observables[_MANIPULATION_CAMERA].enabled = False
         return env
 
@@ -145,3 +168,22 @@ def _bounds(spec: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     low, high = np.broadcast_arrays(spec.minimum, spec.maximum, np.empty(spec.shape))[:2]
     unbounded = np.maximum(np.abs(low), np.abs(high)) > _UNBOUNDED
     return np.where(unbounded, -1.0, low), np.where(unbounded, 1.0, high)
+
+
+def _score_bounds(name: str) -> tuple[float, float]:
+    """A simulator step earns a reward between 0 and 1."""
+    return 0.0, 250.0 if name.startswith(_SHORT_EPISODES) else 1000.0
+
+
+SUITE = Suite(
+    name="dmc",
+    form="dmc:NAME",
+    description="DeepMind Control: the suite, and the vision tasks of the manipulation suite",
+    make=DmcSimulation,
+    example="dmc:cheetah_run",
+    modules=("gymnasium", "mujoco", "dm_control.suite"),
+    extra="dmc",
+    tasks=tuple(_TASKS.split()),
+    drawn_by_mujoco=True,
+    bounds=_score_bounds,
+)

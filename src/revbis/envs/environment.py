@@ -23,17 +23,17 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     `info` holds `frame` (the newest single frame: all that a replay buffer needs to store),
     `frames` (simulator steps so far in the episode), `state` (the simulator's state vector),
     `discount` (0 after a termination), `success` and `success_any` (the goal was met at some
-    simulator step of the episode), `success_last` (it is met now); success is None where a task
-    has no such notion.
+    simulator step of the episode), `success_last` (it is met now); success is None if the task does
+    not define it.
 
     Args:
         simulation: The task.
-        identity: What tells this environment from others, for records.
-        seed: Seed of the first episode, unless `reset` brings one.
+        identity: What distinguishes this environment from others, for records.
+        seed: Seed of the first episode, unless `reset` is given one.
         pixels: Side of a frame; 0 for vector observations.
         frame_stack: Frames in an observation.
-        action_repeat: Simulator steps for one action.
-        distractor: A background to put behind the task.
+        action_repeat: Simulator steps per action.
+        distractor: A moving background behind the task.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's)
@@ -75,11 +75,11 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Begins an episode.
+        """Starts an episode.
 
         Args:
-            seed: Makes this episode and those after it the ones of that seed.
-            options: None are known.
+            seed: Determines this episode and those after it.
+            options: Ignored.
         """
         if self._closed:
             raise ValueError("this environment is closed; make a new one")
@@ -100,22 +100,22 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        """Takes the action for `action_repeat` simulator steps, or fewer where the episode ends."""
+        """Repeats the action for `action_repeat` simulator steps, or fewer if the episode ends."""
         if self._over:
             raise gymnasium.error.ResetNeeded(
-                "the episode is over (or none has begun): reset first"
+                "the episode is over (or none has started): reset first"
             )
         scaled = self.scaled(action)
         total, discount = 0.0, 1.0
         for _ in range(self.action_repeat):
-            outcome = self.simulation.step(scaled)
+            result = self.simulation.step(scaled)
             self._frames += 1
-            total += outcome.reward
-            discount *= outcome.discount
-            if outcome.success is not None:
-                self._success = outcome.success
-                self._success_any |= outcome.success
-            if outcome.last:
+            total += result.reward
+            discount *= result.discount
+            if result.success is not None:
+                self._success = result.success
+                self._success_any |= result.success
+            if result.last:
                 self._over = True
                 break
         if self.render_mode:
@@ -128,18 +128,18 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     def render(self) -> Pixels:
         """The newest frame, [pixels, pixels, 3]."""
         if not self.render_mode:
-            raise ValueError('an environment of observation="state" draws nothing')
-        picture: Pixels = self._recent[self._newest].transpose(1, 2, 0).copy()
-        return picture
+            raise ValueError('an environment with observation="state" does not render')
+        image: Pixels = self._recent[self._newest].transpose(1, 2, 0).copy()
+        return image
 
     def close(self) -> None:
-        """Gives back what the simulator and OpenGL hold. Safe to call twice."""
+        """Releases the simulator and OpenGL. Safe to call twice."""
         if not self._closed:
             self.simulation.close()
         self._closed = self._over = True
 
     def draw(self, out: Pixels) -> None:
-        """Draws the present moment, background and all, into `out`, [3, pixels, pixels]."""
+        """Draws the current state, with its background, into `out`, [3, pixels, pixels]."""
         start = time.perf_counter()
         self.simulation.draw(out)
         if self._distractor is not None:
@@ -155,7 +155,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         return stack.reshape(-1, *stack.shape[2:])
 
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
-        """From [−1, 1] to the simulator's bounds; beyond them is clipped."""
+        """Scales an action from [−1, 1] to the simulator's bounds; beyond them it is clipped."""
         given = np.asarray(action, dtype=np.float64)
         if given.shape != self._middle.shape:
             raise ValueError(f"an action must have shape {self._middle.shape}, got {given.shape}")
@@ -164,7 +164,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         return self._middle + np.clip(given, -1.0, 1.0) * self._reach
 
     def _seen(self, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:
-        """What `reset` and `step` tell: the observation and the info."""
+        """The observation and the info that `reset` and `step` return."""
         so_far = None if self._success is None else self._success_any
         info = {
             "frames": self._frames,

@@ -1,58 +1,22 @@
-"""Any Gymnasium environment with continuous actions: a registered one, or a user's own."""
+"""The simulation of a Gymnasium environment: a registered one, or the user's own."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import version
-from inspect import signature
 from typing import Any
 
 import numpy as np
-from gymnasium import Env, error, make
+from gymnasium import Env
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 from PIL import Image
 
 from revbis.envs.rendering import Pixels, forget_in_dm_control
-from revbis.envs.simulation import Outcome
-from revbis.envs.tasks import no_factory, no_module, search_working_folder
-
-
-def make_registered(name: str) -> Env[Any, Any]:
-    """A registered environment by its id."""
-    try:
-        return make(name, render_mode="rgb_array")
-    except error.DependencyNotInstalled as missing:
-        raise ModuleNotFoundError(f"gym:{name} needs a package more: {missing}") from None
-    except (error.Error, TypeError) as problem:
-        raise ValueError(f"gym:{name} cannot be made: {problem}") from None
-
-
-def make_custom(task: str) -> Env[Any, Any]:
-    """What `package.module:factory` returns; the working folder is searched too."""
-    module_name, _, factory_name = task.partition(":")
-    search_working_folder()
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not module_name.startswith(missing.name):
-            raise
-        raise no_module(task, missing.name) from None
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        raise no_factory(task)
-    try:
-        signature(factory).bind()
-    except TypeError as problem:
-        raise ValueError(f"{task}: the factory is called without arguments: {problem}") from None
-    env = factory()
-    if not isinstance(env, Env):
-        raise ValueError(f"{task}: the factory must return a gymnasium.Env, got {type(env)}")
-    return env
+from revbis.envs.simulation import SimulationStep
 
 
 def is_image(space: Any) -> bool:
-    """Whether observations are pictures: uint8, [height, width], with 1 or 3 channels at an end."""
+    """Whether observations are images: uint8, [height, width], 1 or 3 channels first or last."""
     if not isinstance(space, Box) or space.dtype != np.uint8:
         return False
     shape = space.shape
@@ -60,14 +24,14 @@ def is_image(space: Any) -> bool:
 
 
 class GymSimulation:
-    """An environment that steps and draws by itself.
+    """An environment that draws itself.
 
-    Its picture is its observation where that is one, else what its `render` returns, resized.
+    Its image is its observation if that is an image, else what its `render` returns, resized.
 
     Args:
         env: The environment.
         task: Its name, for messages.
-        size: Side of the pictures; 0 when none are wanted.
+        size: Side of the images; 0 if none are drawn.
     """
 
     def __init__(self, env: Env[Any, Any], task: str, *, size: int) -> None:
@@ -77,7 +41,7 @@ class GymSimulation:
         self._draws = not is_image(env.observation_space)
         if size and self._draws and env.render_mode != "rgb_array":
             raise ValueError(
-                f"{task}: its observations are no pictures and its render_mode is "
+                f"{task}: its observations are not images and its render_mode is "
                 f'{env.render_mode!r}; make it with render_mode="rgb_array", or use '
                 'observation="state"'
             )
@@ -93,15 +57,15 @@ class GymSimulation:
         self._observation: Any = None
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode."""
+        """Starts an episode."""
         self._observation, _ = self._env.reset(seed=seed)
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
+    def step(self, action: NDArray[np.float64]) -> SimulationStep:
         """One step; only its own `terminated` is a termination."""
         answer = self._env.step(action.astype(self._dtype))
         self._observation, reward, terminated, truncated, info = answer
         success = info.get("success", info.get("is_success"))
-        return Outcome(
+        return SimulationStep(
             float(reward),
             0.0 if terminated else 1.0,
             bool(terminated or truncated),
@@ -109,13 +73,13 @@ class GymSimulation:
         )
 
     def draw(self, out: Pixels) -> None:
-        """Draws its observation or its `render` picture at the wanted size."""
-        picture = self._rendered() if self._draws else np.asarray(self._observation)
-        out[...] = resized(picture, self._size)
+        """Draws its observation, or what its `render` returns, resized."""
+        image = self._rendered() if self._draws else np.asarray(self._observation)
+        out[...] = resized(image, self._size)
 
     def behind(self) -> NDArray[np.bool_]:
-        """Refused: nothing tells what is background here."""
-        raise ValueError(f"{self._task}: distractors need a dmc: or metaworld: task")
+        """Refused: only MuJoCo's segmentation finds the background."""
+        raise ValueError(f"{self._task} draws its own images: its background is not known")
 
     def state(self) -> NDArray[np.float64]:
         """MuJoCo's positions and velocities, else its vector observation, else nothing."""
@@ -137,39 +101,39 @@ class GymSimulation:
     def _rendered(self) -> Pixels:
         renderer = getattr(self._env.unwrapped, "mujoco_renderer", None)
         viewer = getattr(renderer, "viewer", None)
-        if viewer is not None:  # Gymnasium draws into whichever context another renderer left
+        if viewer is not None:  # Gymnasium draws into whichever context is current
             viewer.make_context_current()
-        picture: Any = self._env.render()
+        image: Any = self._env.render()
         forget_in_dm_control()
-        problem = picture_problem(picture)
+        problem = image_problem(image)
         if problem is not None:
             raise ValueError(f"{self._task}: {problem}")
-        drawn: Pixels = picture
-        return drawn
+        pixels: Pixels = image
+        return pixels
 
 
-def picture_problem(picture: Any) -> str | None:
+def image_problem(image: Any) -> str | None:
     """What is wrong with what `render` returned, if anything."""
     wanted = "render() must return uint8 [height, width, 3]"
-    if not isinstance(picture, np.ndarray):
-        return f"{wanted}, got {type(picture).__name__}"
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
-        return f"{wanted}, got {picture.dtype} {picture.shape}"
+    if not isinstance(image, np.ndarray):
+        return f"{wanted}, got {type(image).__name__}"
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
+        return f"{wanted}, got {image.dtype} {image.shape}"
     return None
 
 
-def resized(picture: Pixels, size: int) -> Pixels:
-    """A picture in any usual layout as [3, size, size]."""
-    if picture.ndim == 3 and picture.shape[0] in (1, 3) and picture.shape[-1] not in (1, 3):
-        picture = picture.transpose(1, 2, 0)
-    if picture.ndim == 3 and picture.shape[-1] == 1:
-        picture = picture[..., 0]
-    if picture.shape[:2] != (size, size):
-        image = Image.fromarray(np.ascontiguousarray(picture))
-        picture = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
-    if picture.ndim == 2:
-        return np.broadcast_to(picture, (3, size, size))
-    return picture.transpose(2, 0, 1)
+def resized(image: Pixels, size: int) -> Pixels:
+    """An image in any common layout as [3, size, size]."""
+    if image.ndim == 3 and image.shape[0] in (1, 3) and image.shape[-1] not in (1, 3):
+        image = image.transpose(1, 2, 0)
+    if image.ndim == 3 and image.shape[-1] == 1:
+        image = image[..., 0]
+    if image.shape[:2] != (size, size):
+        whole = Image.fromarray(np.ascontiguousarray(image))
+        image = np.asarray(whole.resize((size, size), Image.Resampling.BILINEAR))
+    if image.ndim == 2:
+        return np.broadcast_to(image, (3, size, size))
+    return image.transpose(2, 0, 1)
 
 
 def _is_vector(space: Any) -> bool:

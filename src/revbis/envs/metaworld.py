@@ -1,7 +1,8 @@
-"""Meta-World: its 50 tasks, seeded, with a goal drawn at each reset and upright pictures."""
+"""Meta-World: its 50 tasks, seeded, with a goal sampled at each reset and upright images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -10,17 +11,29 @@ from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
 from revbis.envs.rendering import Pixels, Quality
-from revbis.envs.simulation import Outcome
+from revbis.envs.simulation import SimulationStep
+from revbis.envs.suite import Suite
 from revbis.system.extras import require
 
+# Those of the pinned version; a test compares them with what is installed.
+_TASKS = """
+    assembly basketball bin-picking box-close button-press button-press-topdown
+    button-press-topdown-wall button-press-wall coffee-button coffee-pull coffee-push dial-turn
+    disassemble door-close door-lock door-open door-unlock drawer-close drawer-open faucet-close
+    faucet-open hammer hand-insert handle-press handle-press-side handle-pull handle-pull-side
+    lever-pull peg-insert-side peg-unplug-side pick-out-of-hole pick-place pick-place-wall
+    plate-slide plate-slide-back plate-slide-back-side plate-slide-side push push-back push-wall
+    reach reach-wall shelf-place soccer stick-pull stick-push sweep sweep-into window-close
+    window-open
+"""
 _CAMERA = "corner2"
 _CAMERA_POSITION = (0.75, 0.075, 0.7)
 _SUFFIX = "-v3"
 _HORIZON = 500
 
 
-def task_names() -> list[str]:
-    """Every task that is installed, such as `hammer` and `drawer-close`."""
+def installed_tasks() -> list[str]:
+    """The tasks of the installed Meta-World, such as `hammer` and `drawer-close`."""
     return sorted(name.removesuffix(_SUFFIX) for name in _environments())
 
 
@@ -34,8 +47,8 @@ class MetaworldSimulation:
     """A Meta-World task.
 
     Args:
-        name: One of `task_names()`.
-        size: Side of the pictures.
+        name: One of the suite's tasks.
+        size: Side of the images; 0 if none are drawn.
         quality: "full" or "fast".
     """
 
@@ -43,8 +56,8 @@ class MetaworldSimulation:
         self._env = _environments()[name + _SUFFIX]()
         self._env.model.camera(_CAMERA).pos = _CAMERA_POSITION
         self._env.max_path_length = _HORIZON
-        # Without a list of tasks to pick from, an environment draws its goals itself, from its own
-        # generator instead of NumPy's global one, and shows them in its vector observation.
+        # Without a list of tasks to choose from, an environment samples its goals itself, from its
+        # own generator instead of NumPy's global one, and has them in its vector observation.
         self._env._set_task_called = True
         self._env._freeze_rand_vec = False
         self._env.seeded_rand_vec = True
@@ -59,22 +72,22 @@ class MetaworldSimulation:
         self._observation: NDArray[np.float64] = np.zeros(0)
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode with a newly drawn goal."""
+        """Starts an episode with a newly sampled goal."""
         if seed is not None:
             self._env.seed(seed)
         self._observation, _ = self._env.reset()
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
-        """One simulator step; its time limit is no termination."""
+    def step(self, action: NDArray[np.float64]) -> SimulationStep:
+        """One simulator step; its time limit is not a termination."""
         self._observation, reward, _, truncated, info = self._env.step(action)
-        return Outcome(float(reward), 1.0, bool(truncated), bool(info["success"]))
+        return SimulationStep(float(reward), 1.0, bool(truncated), bool(info["success"]))
 
     def draw(self, out: Pixels) -> None:
-        """Draws the camera, which hangs upside down: turned by half a turn it is upright."""
+        """Draws the camera's image rotated by 180°, because the camera is mounted upside down."""
         self._camera.draw(self._env.model, self._env.data, out[:, ::-1, ::-1])
 
     def behind(self) -> NDArray[np.bool_]:
-        """Where only sky or floor is seen."""
+        """The pixels that show only sky or floor."""
         return self._camera.behind(self._env.model, self._env.data)[::-1, ::-1]
 
     def state(self) -> NDArray[np.float64]:
@@ -87,6 +100,42 @@ class MetaworldSimulation:
         return self._observation.astype(np.float32)
 
     def close(self) -> None:
-        """Gives back OpenGL."""
+        """Releases OpenGL."""
         self._camera.close()
         self._env.close()
+
+    def native_renderer(self, size: int) -> Callable[[], Any]:
+        """Gymnasium's MuJoCo renderer, which Meta-World uses, with the same camera."""
+        from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
+
+        renderer = MujocoRenderer(
+            self._env.model, self._env.data, width=size, height=size, camera_name=_CAMERA
+        )
+
+        def render() -> Any:
+            if renderer.viewer is not None:  # it draws into whichever context is current
+                renderer.viewer.make_context_current()
+            return renderer.render("rgb_array")
+
+        return render
+
+
+def _score_bounds(_name: str) -> tuple[float, float]:
+    """A success rate is a share."""
+    return 0.0, 1.0
+
+
+SUITE = Suite(
+    name="metaworld",
+    form="metaworld:NAME",
+    description="Meta-World (v3): 50 manipulation tasks, scored by their success rate",
+    make=MetaworldSimulation,
+    example="metaworld:hammer",
+    modules=("gymnasium", "mujoco", "metaworld.env_dict"),
+    extra="metaworld",
+    tasks=tuple(_TASKS.split()),
+    drawn_by_mujoco=True,
+    score="success",
+    bounds=_score_bounds,
+    presets={"paper": {"noise_steps": (3_000_000, "the paper")}},
+)

@@ -1,4 +1,4 @@
-"""A task at a glance: pictures over an episode, and its numbers."""
+"""A task at a glance: images over an episode, and its numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from revbis.envs import make_env
+from revbis.envs import make_env, suite_of
 from revbis.envs.environment import TaskEnv
 from revbis.envs.rendering import Pixels
-from revbis.envs.simulation import Outcome
+from revbis.envs.simulation import SimulationStep
 from revbis.system.files import whole_file
 
 _COLUMNS = 8
@@ -22,7 +22,7 @@ _RETURNS = 3  # episodes of the random policy
 _PATIENCE = 5.0  # seconds for them
 _TIMED_SECONDS = 1.0
 
-# Row by row: its name and what make_env is told.
+# Each row by its name, and its arguments to make_env.
 _DRAWN_BY_MUJOCO: dict[str, dict[str, Any]] = {
     "full": {"quality": "full"},
     "fast": {"quality": "fast"},
@@ -34,13 +34,13 @@ _DRAWN_BY_ITSELF: dict[str, dict[str, Any]] = {"full": {"quality": "full"}}
 
 @dataclass(frozen=True)
 class Preview:
-    """Pictures and numbers of a task.
+    """Images and numbers of a task.
 
     Attributes:
         task: Its name.
         times: Simulator steps at which it was drawn.
-        pictures: By row, [columns, 3, pixels, pixels].
-        frames_per_second: By row: environment steps a second, drawn.
+        images: By row, [columns, 3, pixels, pixels].
+        frames_per_second: By row, environment steps per second, drawing included.
         observation: Shape and type.
         action: Shape of the actions.
         horizon: Simulator steps to the time limit, if any.
@@ -49,7 +49,7 @@ class Preview:
 
     task: str
     times: list[int]
-    pictures: dict[str, Pixels]
+    images: dict[str, Pixels]
     frames_per_second: dict[str, float]
     observation: str
     action: str
@@ -67,8 +67,8 @@ class Preview:
             "random return": f"{mean:.1f} ({low:.1f} to {high:.1f}, {len(self.returns)} episodes)",
             "steps/s": speeds,
         }
-        if "fast" in self.pictures:
-            gaps = self.pictures["fast"].astype(int) - self.pictures["full"]
+        if "fast" in self.images:
+            gaps = self.images["fast"].astype(int) - self.images["full"]
             numbers["fast differs by"] = f"{np.abs(gaps).mean():.1f} of 255 from full, on average"
         return numbers
 
@@ -80,28 +80,28 @@ def preview(
     pixels: int,
     action_repeat: int,
     video: str | None = None,
-    report: Callable[[str], None] = lambda row: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Preview:
     """Plays a task with random actions and draws it in every way it can be drawn.
 
     Args:
         task: As for `make_env`.
         seed: Of the episode and the actions.
-        pixels: Side of the pictures.
-        action_repeat: Simulator steps for one action.
+        pixels: Side of the images.
+        action_repeat: Simulator steps per action.
         video: A folder of videos to show behind the task too.
         report: Called with the name of each way of drawing, before it is tried.
     """
-    rows = dict(_DRAWN_BY_MUJOCO if task.startswith(("dmc:", "metaworld:")) else _DRAWN_BY_ITSELF)
+    rows = dict(_DRAWN_BY_MUJOCO if suite_of(task).drawn_by_mujoco else _DRAWN_BY_ITSELF)
     if video is not None:
         rows["video"] = {"quality": "fast", "distractor": f"video:{video}"}
-    pictures, speeds, times = {}, {}, [0]
+    images, speeds, times = {}, {}, [0]
     returns: list[float] = []
     for name, changes in rows.items():
         report(name)
         env = make_env(task, seed=seed, pixels=pixels, action_repeat=action_repeat, **changes)
         try:
-            times, pictures[name] = _episode(env, seed, pixels)
+            times, images[name] = _episode(env, seed, pixels)
             speeds[name] = _speed(env)
             returns = returns or _random_returns(env, seed)
         finally:
@@ -110,7 +110,7 @@ def preview(
     return Preview(
         task=task,
         times=times,
-        pictures=pictures,
+        images=images,
         frames_per_second=speeds,
         observation=f"{space.dtype} {space.shape}",
         action=f"float32 {env.action_space.shape} in [−1, 1], repeated {action_repeat}×",
@@ -123,12 +123,12 @@ def draw_sheet(shown: Preview, path: Path) -> None:
     """Writes the contact sheet as a PNG: a row for each way of drawing, time from left to right."""
     from matplotlib.figure import Figure
 
-    rows, columns = len(shown.pictures), len(shown.times)
+    rows, columns = len(shown.images), len(shown.times)
     figure = Figure(figsize=(1.35 * columns + 0.8, 1.45 * rows + 0.9), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    for line, (name, pictures) in zip(axes, shown.pictures.items(), strict=True):
-        for axis, picture in zip(line, pictures, strict=True):
-            axis.imshow(picture.transpose(1, 2, 0), interpolation="nearest")
+    for line, (name, images) in zip(axes, shown.images.items(), strict=True):
+        for axis, image in zip(line, images, strict=True):
+            axis.imshow(image.transpose(1, 2, 0), interpolation="nearest")
             axis.set(xticks=[], yticks=[])
         line[0].set_ylabel(name, fontsize=10)
     for axis, moment in zip(axes[0], shown.times, strict=True):
@@ -140,44 +140,44 @@ def draw_sheet(shown: Preview, path: Path) -> None:
 
 
 def _episode(env: TaskEnv, seed: int, pixels: int) -> tuple[list[int], Pixels]:
-    """One episode of random actions, drawn at a few moments."""
+    """One episode of random actions, drawn at a few steps."""
     env.reset(seed=seed)
     env.action_space.seed(seed)
     wanted = np.linspace(0, env.simulation.horizon or _ENDLESS, _COLUMNS + 1).astype(int)
-    pictures: Pixels = np.zeros((_COLUMNS, 3, pixels, pixels), dtype=np.uint8)
+    images: Pixels = np.zeros((_COLUMNS, 3, pixels, pixels), dtype=np.uint8)
     times: list[int] = []
     frames, over = 0, False
     while len(times) < _COLUMNS:
         if frames >= wanted[len(times)] or over:
-            env.draw(pictures[len(times)])
+            env.draw(images[len(times)])
             times.append(frames)
             if over:
                 break
         else:
             taken = _random_step(env)
             frames, over = frames + len(taken), taken[-1].last
-    return times, pictures[: len(times)]
+    return times, images[: len(times)]
 
 
 def _random_returns(env: TaskEnv, seed: int) -> list[float]:
-    """Returns of a random policy: some episodes, but only one where they take long."""
+    """Returns of a random policy: several episodes, or one if they take long."""
     returns: list[float] = []
     start = time.perf_counter()
     while not returns or (len(returns) < _RETURNS and time.perf_counter() - start < _PATIENCE):
         env.simulation.reset(seed + len(returns))
-        taken: list[Outcome] = []
+        taken: list[SimulationStep] = []
         while len(taken) < (env.simulation.horizon or _ENDLESS):
             taken += _random_step(env)
             if taken[-1].last:
                 break
-        returns.append(sum(outcome.reward for outcome in taken))
+        returns.append(sum(step.reward for step in taken))
     return returns
 
 
-def _random_step(env: TaskEnv) -> list[Outcome]:
+def _random_step(env: TaskEnv) -> list[SimulationStep]:
     """One random action, without drawing."""
     action = env.scaled(env.action_space.sample())
-    taken: list[Outcome] = []
+    taken: list[SimulationStep] = []
     for _ in range(env.action_repeat):
         taken.append(env.simulation.step(action))
         if taken[-1].last:
@@ -186,7 +186,7 @@ def _random_step(env: TaskEnv) -> list[Outcome]:
 
 
 def _speed(env: TaskEnv) -> float:
-    """Environment steps a second, for about a second."""
+    """Environment steps per second, measured for about a second."""
     env.reset()
     steps, start = 0, time.perf_counter()
     while time.perf_counter() - start < _TIMED_SECONDS:

@@ -1,14 +1,14 @@
-"""Drawing with MuJoCo off screen: which OpenGL backend, and a renderer of exactly the wanted size.
+"""Off-screen rendering with MuJoCo: the OpenGL backend, and a renderer of exactly one size.
 
-Two qualities. `full` gives the pixels that dm_control and Meta-World give themselves. `fast` leaves
-out shadows, reflections and multisampling, which software OpenGL spends most of its time on; its
-pixels differ a little, so the quality belongs to the identity of an environment.
+Two qualities. `full` gives the pixels of the simulators' own renderers. `fast` omits shadows,
+reflections and multisampling, on which software OpenGL spends most of its time; its pixels differ
+slightly, so the quality is part of an environment's identity.
 """
 
 from __future__ import annotations
 
 import atexit
-import concurrent.futures.thread  # noqa: F401 (so that its clean-up at exit comes after ours)
+import concurrent.futures.thread  # noqa: F401 (so that its cleanup at exit runs after ours)
 import ctypes
 import os
 import sys
@@ -28,7 +28,7 @@ Pixels = NDArray[np.uint8]
 APT_LINE = "apt-get install -y libegl1 libgl1"
 CONDA_LINE = "conda install -c conda-forge libegl libgl"
 _BACKENDS = ("egl", "osmesa", "glfw")
-# MuJoCo takes these too: other systems, other names of glfw, and none at all.
+# MuJoCo accepts these too: other systems, other names of glfw, and no rendering.
 _OTHERS = ("glx", "wgl", "cgl", "enable", "enabled", "on", "true", "1")
 _OFF = ("disable", "disabled", "off", "false", "0")
 _KNOWN = (*_BACKENDS, *_OTHERS, *_OFF)
@@ -37,19 +37,19 @@ _PLANES = ("mjGEOM_PLANE", "mjGEOM_HFIELD")
 
 
 class RenderingError(ValueError):
-    """This machine cannot draw off screen; the message says what to install."""
+    """This machine cannot render off screen; the message says what to install."""
 
 
 def choose_backend() -> str:
-    """Settles MUJOCO_GL, before MuJoCo is imported: the user's choice, else EGL, else OSMesa.
+    """Sets MUJOCO_GL before MuJoCo is imported: the user's choice, else EGL, else OSMesa.
 
     Raises:
-        RenderingError: When neither library can be loaded, with the packages to install.
+        RenderingError: If neither library can be loaded, with the packages to install.
     """
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
     if chosen and chosen not in _KNOWN:
         raise RenderingError(
-            f"MUJOCO_GL must be one of {', '.join(_BACKENDS)}, or not set at all, got {chosen!r}"
+            f"MUJOCO_GL must be one of {', '.join(_BACKENDS)}, or unset, got {chosen!r}"
         )
     if not chosen and sys.platform == "linux":
         chosen = next((name for name in ("egl", "osmesa") if backend_loads(name)), "")
@@ -64,7 +64,7 @@ def choose_backend() -> str:
 
 
 def backend_loads(name: str) -> bool:
-    """Whether the system's library of a backend is there and, for EGL, finds a device."""
+    """Whether a backend's system library can be loaded and, for EGL, finds a device."""
     try:
         if name == "osmesa":
             _load("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
@@ -94,14 +94,14 @@ def _load(*names: str) -> ctypes.CDLL:
 
 
 class Renderer:
-    """Draws one camera of one model into a square framebuffer that is made once.
+    """Draws one camera of one model into a square framebuffer that is allocated once.
 
     Args:
         model: An `mujoco.MjModel`.
-        size: Side of the picture.
+        size: Side of the image.
         camera: Camera id.
         quality: "full" or "fast".
-        max_geoms: Room for geoms in the scene.
+        max_geoms: Capacity of the scene, in geoms.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Renderer:
         close_at_exit(self)
 
     def refresh(self) -> None:
-        """Reads height fields of the model again, which may change between episodes."""
+        """Uploads the model's height fields again, which may change between episodes."""
         self._make_current()
         for number in range(self.model.nhfield):
             self._mj.mjr_uploadHField(self.model, self._context, number)
@@ -145,7 +145,7 @@ class Renderer:
         out[...] = self._read()[::-1].transpose(2, 0, 1)
 
     def behind(self, data: Any) -> NDArray[np.bool_]:
-        """[size, size]: where the sky, or a ground plane or height field of the world, is seen."""
+        """[size, size]: the pixels that show the sky, a ground plane or a height field."""
         flags = self._mj.mjtRndFlag
         kept = self._scene.flags.copy()
         self._update(data)
@@ -157,7 +157,7 @@ class Renderer:
         return behind
 
     def _behind_by_id(self) -> NDArray[np.bool_]:
-        """By segmentation number (0: nothing was drawn) whether it counts as background."""
+        """Whether each segmentation id (0: nothing was drawn) counts as background."""
         mj, scene = self._mj, self._scene
         planes = [getattr(mj.mjtGeom, name) for name in _PLANES]
         behind = np.zeros(scene.ngeom + 1, dtype=bool)
@@ -168,7 +168,7 @@ class Renderer:
         return behind
 
     def close(self) -> None:
-        """Gives the OpenGL resources back. Safe to call twice."""
+        """Releases the OpenGL resources. Safe to call twice."""
         if self._gl is not None and self._pid == os.getpid():
             self._make_current()
             self._context.free()
@@ -201,9 +201,9 @@ _FIRST_PID: list[int] = []  # of the process that first made a context, if one d
 
 
 def close_at_exit(thing: Any) -> None:
-    """Has `thing.close()` called when the interpreter ends, before libraries clean up."""
+    """Calls `thing.close()` when the interpreter exits, before libraries clean up."""
     if not _OPEN:
-        # Earlier than anything registered with atexit, in whatever order that was.
+        # Before anything registered with atexit, whatever the order of registration.
         threading._register_atexit(_close_all)  # type: ignore[attr-defined]
     _OPEN.add(thing)
 
@@ -216,7 +216,7 @@ def _close_all() -> None:
 def _refuse_forks(pid: int) -> None:
     if pid != os.getpid():
         raise ValueError(
-            "OpenGL does not survive a fork: start workers with context='spawn' "
+            "OpenGL does not work after a fork: start workers with context='spawn' "
             "(gymnasium.vector.AsyncVectorEnv(..., context='spawn'))"
         )
 
@@ -244,13 +244,13 @@ def _new_context(size: int) -> Any:
     except (ImportError, AttributeError, RuntimeError, OSError) as error:
         raise _unusable(backend, error) from None
     egl = sys.modules.get("mujoco.egl")
-    if egl is not None:  # others may still use the display: the end of the process will do
+    if egl is not None:  # others may still use the display: it is released with the process
         atexit.unregister(egl.EGL.eglTerminate)
     return context
 
 
 def forget_in_dm_control() -> None:
-    """dm_control notes which context is current and does not look again: its note is now wrong."""
+    """Clears dm_control's record of which context is current: it is wrong now."""
     base = sys.modules.get("dm_control._render.base")
     if base is not None:
         base._CURRENT_CONTEXT_FOR_THREAD.clear()
@@ -259,7 +259,7 @@ def forget_in_dm_control() -> None:
 
 @contextmanager
 def _framebuffer(model: Any, size: int, quality: Quality) -> Iterator[None]:
-    """Sizes that MuJoCo reads from the model when it makes a rendering context."""
+    """Sets the sizes that MuJoCo reads from the model when it makes a rendering context."""
     screen, detail = model.vis.global_, model.vis.quality
     kept = screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize
     screen.offwidth = screen.offheight = size

@@ -1,8 +1,9 @@
-"""What an environment needs of a simulator; dmc, metaworld and gymnasium each give it."""
+"""What an environment needs from a simulator; each suite implements it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +11,14 @@ from numpy.typing import NDArray
 from revbis.envs.rendering import Pixels
 
 
-class Outcome(NamedTuple):
-    """What one simulator step brought.
+class SimulationStep(NamedTuple):
+    """The result of one simulator step.
 
     Attributes:
         reward: Its reward.
-        discount: 0 where the episode terminated, 1 otherwise.
-        last: The episode ended, by termination or by its time limit.
-        success: Whether the task's goal is met now; None where a task has no such notion.
+        discount: 0 if the episode terminated, else 1.
+        last: Whether the episode ended, by termination or by its time limit.
+        success: Whether the task's goal is met now; None if the task does not define success.
     """
 
     reward: float
@@ -34,8 +35,8 @@ class Simulation(Protocol):
         high: Upper bounds.
         horizon: Simulator steps to the time limit, or None.
         feature_count: Length of the task's own vector observation.
-        success_at_start: False, or None where a task has no notion of success.
-        versions: Versions of the packages that decide what is simulated.
+        success_at_start: False, or None if the task does not define success.
+        versions: Versions of the packages that determine the simulation.
     """
 
     low: NDArray[np.float64]
@@ -46,16 +47,16 @@ class Simulation(Protocol):
     versions: dict[str, str]
 
     def reset(self, seed: int | None) -> None:
-        """Begins an episode; a seed makes it and those after it the ones of that seed."""
+        """Starts an episode; a seed determines it and those after it."""
 
-    def step(self, action: NDArray[np.float64]) -> Outcome:
+    def step(self, action: NDArray[np.float64]) -> SimulationStep:
         """One simulator step with an action within the bounds."""
 
     def draw(self, out: Pixels) -> None:
-        """Draws the present moment into `out`, [3, size, size]."""
+        """Draws the current state into `out`, [3, size, size]."""
 
     def behind(self) -> NDArray[np.bool_]:
-        """[size, size]: where only sky or ground is seen."""
+        """[size, size]: the pixels that show only sky or ground."""
 
     def state(self) -> NDArray[np.float64]:
         """The simulator's state vector."""
@@ -64,4 +65,19 @@ class Simulation(Protocol):
         """The task's own vector observation."""
 
     def close(self) -> None:
-        """Gives back what the simulator holds."""
+        """Releases the simulator's resources."""
+
+
+@runtime_checkable
+class MujocoSimulation(Simulation, Protocol):
+    """One task that revbis draws with MuJoCo, where the simulator has a renderer of its own."""
+
+    def native_renderer(self, size: int) -> Callable[[], Any]:
+        """The simulator's own renderer of the same camera, to compare with.
+
+        Args:
+            size: Side of the images in pixels.
+
+        Returns:
+            A function that draws the current state, as a user of the simulator alone would.
+        """

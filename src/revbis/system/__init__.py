@@ -1,1 +1,1 @@
-"""What the machine offers: memory, files, threads, optional packages, compiled code, words."""
+"""The machine: memory, files, threads, optional packages, compiled code."""

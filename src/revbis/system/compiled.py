@@ -1,4 +1,4 @@
-"""The one place where Numba is called: a typed decorator."""
+"""The only place that calls Numba: a typed decorator."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -11,22 +11,22 @@ _OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}, "error_model": "
 
 
 def compiled(function: F) -> F:
-    """Compiles to machine code on first call, cached on disk, interruptible by other threads.
+    """Compiles to machine code on the first call, cached on disk, without holding the GIL.
 
-    Sums may be reassociated; every error bound allows for it. The cache looks at the file of the
-    function, not at those of the compiled functions it calls: after editing a callee in another
-    file, clear __pycache__. Where nothing can be cached, it is compiled anew in each process.
+    Sums may be reassociated; every error bound allows for it. The cache depends on the file of the
+    function, not on those of the compiled functions it calls: after editing a callee in another
+    file, clear __pycache__. If nothing can be cached, each process compiles again.
     """
     try:
         dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # no folder that may be written to
+    except RuntimeError:  # no writable folder
         return cast(F, numba.njit(**_OPTIONS)(function))
     _tolerate_full_disks(dispatcher)
     return cast(F, dispatcher)
 
 
 def _tolerate_full_disks(dispatcher: Any) -> None:
-    """Makes a cache that cannot be written a warning; Numba would let the call fail."""
+    """Warns if the cache cannot be written; Numba would let the call fail."""
     cache = dispatcher._cache
     save = cache.save_overload
 

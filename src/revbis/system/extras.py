@@ -2,53 +2,55 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from importlib.metadata import requires
 from importlib.util import find_spec
 from types import ModuleType
 
+from packaging.requirements import Requirement
+
+
+def requirements() -> list[Requirement]:
+    """Every requirement of revbis and its extras, from its own metadata.
+
+    Raises:
+        PackageNotFoundError: If revbis is imported without being installed.
+    """
+    return [Requirement(line) for line in requires("revbis") or ()]
+
 
 def install_line(extra: str) -> str:
-    """The `pip install` line for one of the package's extras, from the package's own metadata."""
-    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    wanted = [
-        line.split(";")[0].strip() for line in requires("revbis") or () if marker.search(line)
-    ]
+    """The `pip install` line for one of the package's extras.
+
+    Raises:
+        ValueError: If there is no such extra.
+    """
+    wanted = []
+    for requirement in requirements():
+        marker, requirement.marker = requirement.marker, None  # pip gets it without the marker
+        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
+            wanted.append(f'"{requirement}"')
     if not wanted:
         raise ValueError(f"revbis has no extra {extra!r}")
-    return "pip install " + " ".join(f'"{requirement}"' for requirement in wanted)
+    return "pip install " + " ".join(wanted)
 
 
-def require(module: str, extra: str, why: str) -> ModuleType:
-    """The module, or an error that says what to type.
+def require(module: str, extra: str, subject: str) -> ModuleType:
+    """Imports a module.
 
     Args:
-        module: Name to import.
-        extra: The extra of this package that brings it.
-        why: What needs it, as the subject of a sentence.
+        module: Its name.
+        extra: The extra of revbis that installs it.
+        subject: What needs it, as the subject of a sentence.
 
     Raises:
         ModuleNotFoundError: With the line that installs it.
     """
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:  # the module, or something that it needs itself
-        text = missing_text(error.name or module, extra, why)
+    except ModuleNotFoundError as error:  # the module, or one that it imports itself
+        text = missing_text(error.name or module, extra, subject)
         raise ModuleNotFoundError(text, name=error.name) from None
-
-
-def require_gymnasium(task: str) -> None:
-    """Refuses a task that cannot be made without Gymnasium, with the line for its own suite.
-
-    Raises:
-        ModuleNotFoundError: With the line that installs it.
-    """
-    suite = task.partition(":")[0]
-    if suite in ("dmc", "metaworld"):
-        require("gymnasium", suite, f"a {suite}: task")
-    else:
-        require("gymnasium", "gym", "an environment")
 
 
 def is_installed(module: str) -> bool:
@@ -63,9 +65,15 @@ def is_installed(module: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def missing_text(module: str, extra: str, why: str) -> str:
-    """The message for a module that is not installed; see `require`."""
-    return (
-        f"{why} needs {module}, which is not installed: it comes with the extra revbis[{extra}]; "
-        f"type: {install_line(extra)}"
-    )
+def missing_text(module: str, extra: str, subject: str) -> str:
+    """The message for a module that is not installed.
+
+    Args:
+        module: Its name.
+        extra: The extra of revbis that installs it; empty if none does.
+        subject: What needs it, as the subject of a sentence.
+    """
+    text = f"{subject} needs {module}, which is not installed"
+    if not extra:
+        return f'{text}; type: pip install "{module}"'
+    return f"{text}: it comes with the extra revbis[{extra}]; type: {install_line(extra)}"

@@ -1,4 +1,4 @@
-"""Writing that is either done or not done, whatever happens in between."""
+"""Atomic writes and checksums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _BLOCK = 1 << 20
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file under another name, makes sure it is on the disk, and renames it.
+    """Writes a file atomically: under another name, synced to disk, then renamed.
 
     Raises:
-        OSError: As when the disk is full; the file is then what it was before.
+        OSError: If the disk is full, for example; the file is then unchanged.
     """
     with whole_file(path) as file:
         file.write(content)
@@ -24,10 +24,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to that gets its name when all is on the disk.
+    """Opens a file that gets its name once everything is on disk.
 
     Raises:
-        OSError: As when the disk is full, with the path; the file is then what it was before.
+        OSError: If the disk is full, for example, with the path; the file is then unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -39,16 +39,15 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         os.replace(unfinished, path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
-        if (
-            isinstance(problem, OSError) and problem.errno is not None
-        ):  # a full disk does not say which file it was
+        if isinstance(problem, OSError) and problem.errno is not None:
+            # the error of a full disk does not name the file
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes sure that new names in a folder are on the disk."""
+    """Syncs the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -57,14 +56,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def digest(path: Path) -> str:
-    """A checksum of a file's content."""
-    found = hashlib.blake2b(digest_size=16)
+    """The checksum of a file's content."""
+    checksum = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            checksum.update(block)
+    return checksum.hexdigest()
 
 
 def digest_of_bytes(content: bytes) -> str:
-    """The checksum that a file of this content has."""
+    """The checksum of a file with this content."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()

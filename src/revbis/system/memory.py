@@ -1,10 +1,12 @@
-"""How much memory this process may use, and refusals before it is too late."""
+"""How much memory this process may use, and refusals before it runs out."""
 
 from __future__ import annotations
 
 import logging
 import os
 from pathlib import Path
+
+import psutil
 
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
@@ -15,9 +17,16 @@ _LIMITS = (  # of version 2 and version 1
 )
 
 
+def total_bytes() -> int:
+    """Bytes that this process may use: the least of the machine's and the control groups'."""
+    folders = control_groups("memory")
+    limits = [_read_int(folder / name) for folder in folders for name, _ in _LIMITS]
+    return min([_machine_bytes()[0], *(limit for limit in limits if limit is not None)])
+
+
 def available_bytes() -> int:
     """Bytes that can still be allocated: the least of the machine's and the control groups'."""
-    free = [_machine_bytes()]
+    free = [_machine_bytes()[1]]
     for folder in control_groups("memory"):
         for limit_file, used_file in _LIMITS:
             limit, used = _read_int(folder / limit_file), _read_int(folder / used_file)
@@ -26,16 +35,22 @@ def available_bytes() -> int:
     return min(free)
 
 
-def control_groups(controller: str, proc: Path = _PROC, groups: Path = _GROUPS) -> list[Path]:
-    """The folders of this process's control group and of those around it, of both versions.
+def resident_bytes() -> int:
+    """Memory this process occupies now; 0 if that is not known."""
+    try:
+        return int(psutil.Process().memory_info().rss)
+    except (psutil.Error, OSError):
+        return 0
+
+
+def control_groups(controller: str) -> list[Path]:
+    """The folders of this process's control group and its parents, of both versions.
 
     Args:
         controller: "memory" or "cpu".
-        proc: Where the system tells about processes.
-        groups: Where control groups are.
     """
     try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return []
     folders = []
@@ -43,14 +58,14 @@ def control_groups(controller: str, proc: Path = _PROC, groups: Path = _GROUPS) 
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        top = groups / controller if controllers else groups
+        top = _GROUPS / controller if controllers else _GROUPS
         here = top / path.strip("/")
         folders += [each for each in (here, *here.parents) if each.is_relative_to(top)]
     return folders
 
 
 def ensure_fits(needed: int, what: str, remedy: str) -> None:
-    """Says how much memory `what` takes when that is much, and refuses what cannot fit.
+    """Logs how much memory `what` takes if that is much, and refuses what does not fit.
 
     Raises:
         MemoryError: With the sizes and the remedy.
@@ -65,7 +80,7 @@ def ensure_fits(needed: int, what: str, remedy: str) -> None:
 
 
 def in_words(size: float) -> str:
-    """A number of bytes as a person would say it."""
+    """A number of bytes with a unit, such as `8 GB`."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -73,27 +88,18 @@ def in_words(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-def resident_bytes() -> int:
-    """Memory this process holds now; 0 where the system does not tell."""
+def _machine_bytes() -> tuple[int, int]:
+    """The machine's memory, and how much of it is available: all of it if that is not known."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _machine_bytes() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = psutil.virtual_memory()
+    except (psutil.Error, OSError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return total, total
+    return int(memory.total), int(memory.available)
 
 
 def _reclaimable(stat_file: Path) -> int:
-    """Page cache that counts as used but is given back when needed."""
+    """Page cache that counts as used but is released when needed."""
     try:
         fields = dict(line.split() for line in stat_file.read_text().splitlines())
         return int(fields.get("inactive_file", 0))

@@ -1,4 +1,4 @@
-"""Settings of the whole process that decide how fast PyTorch runs on a CPU."""
+"""Process-wide settings that determine how fast PyTorch runs on a CPU."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ _KEEP_BELOW = 1 << 30
 
 
 def prepare(threads: int | None = None) -> None:
-    """Makes this process ready to train; to be called before torch is imported.
+    """Prepares this process for training; call it before torch is imported.
 
-    - Threads that wait for others sleep instead of spinning, which starves other runs on the same
-      cores. OpenMP reads this when it is loaded, with torch.
+    - Waiting threads sleep instead of spinning, which would starve other runs on the same cores.
+      OpenMP reads this when it is loaded, with torch.
     - Freed memory is kept; see `keep_freed_memory`.
-    - Numbers too small for full precision count as 0. Threads inherit this from the one that
-      starts them.
+    - Denormal numbers are flushed to 0. Threads inherit this from the one that starts them.
 
     Args:
-        threads: How many threads torch uses; None leaves that to torch.
+        threads: Number of threads for torch; None leaves it to torch.
 
     Raises:
         ValueError: If threads is below 1.
@@ -34,14 +33,14 @@ def prepare(threads: int | None = None) -> None:
     import torch
 
     for kind in (np.float16, np.float32, np.float64, np.longdouble):
-        np.finfo(kind)  # found out now and remembered: later it would miss the tiny numbers
+        np.finfo(kind)  # computed now and cached: once denormals are flushed it would be wrong
     torch.set_flush_denormal(True)
     if threads is not None:
         torch.set_num_threads(threads)
 
 
 def use_threads(threads: int | None) -> None:
-    """Sets how many threads torch uses; None leaves that to torch.
+    """Sets torch's number of threads; None leaves it to torch.
 
     Raises:
         ValueError: If threads is below 1.
@@ -55,11 +54,11 @@ def use_threads(threads: int | None) -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc to keep freed blocks below 1 GB, and says whether it could be told.
+    """Makes glibc keep freed blocks below 1 GB; returns whether it does.
 
-    By default it gives large blocks back at once and gets them anew, page by page, for the next
-    tensor: page faults then cost as much as the arithmetic. Larger blocks, such as a replay
-    buffer's, are still the system's own.
+    By default it returns large blocks to the system at once and gets them back, page by page, for
+    the next tensor: page faults then cost as much as the arithmetic. Larger blocks, such as a
+    replay buffer's, are still returned.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -9,6 +9,7 @@ from pathlib import Path
 from revbis.agents import resolve
 from revbis.config import Change, Config, changes
 from revbis.envs.distractors import Distractor
+from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
 from revbis.system.factories import is_factory_name, load_factory
@@ -96,7 +97,7 @@ def _check_observation(config: Config) -> int:
         raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
     if config.shift >= config.pixels:
         raise ValueError(f"shift must be less than pixels, {config.pixels}, got {config.shift}")
-    if not config.task.startswith(("dmc:", "metaworld:")):
+    if not suite_of(config.task).drawn_by_mujoco:
         if config.distractor is not None:
             raise ValueError(f"{config.task} draws its own pictures: leave distractor out")
         if config.quality != "full":

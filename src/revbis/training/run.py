@@ -18,6 +18,7 @@ from revbis import __version__, schema
 from revbis.agents import Agent
 from revbis.config import Config
 from revbis.envs import make_env
+from revbis.envs.suites import packages
 from revbis.presets import command_line
 from revbis.schema import Result
 from revbis.system.files import write_whole
@@ -31,7 +32,6 @@ from revbis.training.records import RECORDS, Records, read_records
 from revbis.training.trainer import Trainer
 
 _LOG = logging.getLogger("revbis")
-_PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "dm_control", "metaworld")
 
 
 def train(
@@ -199,7 +199,7 @@ def _show_changes(config: Config, folder: Path) -> None:
 def _about(config: Config, identity: dict[str, Any]) -> dict[str, Any]:
     """What is to be known about a run besides its settings."""
     versions = {"revbis": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in ("torch", "numpy", *packages()):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from revbis.doctor import probe as doctor_probe
+from revbis.doctor import process, questions
 from revbis.envs.rendering import backend_loads
+from revbis.system import memory
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Has every question answered by this program."""
-    monkeypatch.setattr(doctor_probe, "_command", lambda question: [sys.executable, "-c", code])
+    monkeypatch.setattr(process, "_command", lambda question: [sys.executable, "-c", code])
 
 
 @pytest.mark.parametrize(
@@ -20,18 +21,18 @@ def fake(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
         ("import os; os.kill(os.getpid(), 11)", "crashes (SIGSEGV)"),
         ("print('revbis-doctor:{}', flush=True); import os; os.abort()", "crashes (SIGABRT)"),
         ("import sys; print('a\\nlibGL: no', file=sys.stderr); sys.exit(3)", "code 3: libGL: no"),
-        ("", "it said nothing"),
+        ("", "no error message"),
     ],
 )
 def test_a_crash_is_an_answer(code: str, words: str, monkeypatch) -> None:
     fake(monkeypatch, code)
-    assert words in doctor_probe.ask("draw", MUJOCO_GL="egl")["error"]
+    assert words in process.ask("draw", MUJOCO_GL="egl")["error"]
 
 
 def test_a_hang_is_an_answer(monkeypatch) -> None:
     fake(monkeypatch, "import time; time.sleep(600)")
-    monkeypatch.setattr(doctor_probe, "_PATIENCE", 0.5)
-    assert doctor_probe.ask("draw", MUJOCO_GL="egl")["error"].startswith("hangs")
+    monkeypatch.setattr(process, "_PATIENCE", 0.5)
+    assert process.ask("draw", MUJOCO_GL="egl")["error"].startswith("hangs")
 
 
 def test_an_answer_amid_noise_and_the_environment(monkeypatch) -> None:
@@ -39,15 +40,15 @@ def test_an_answer_amid_noise_and_the_environment(monkeypatch) -> None:
         "import os; print('hi'); print('revbis-doctor:{\"a\": \"%s\"}' % os.environ['MUJOCO_GL'])"
     )
     fake(monkeypatch, code + "; print('bye')")
-    assert doctor_probe.ask("draw", MUJOCO_GL="egl") == {"a": "egl"}
+    assert process.ask("draw", MUJOCO_GL="egl") == {"a": "egl"}
 
 
 def test_whatever_a_library_raises_is_one_line(monkeypatch, capsys) -> None:
     def fails() -> dict:
         raise RuntimeError("no\n  display")
 
-    monkeypatch.setitem(doctor_probe.QUESTIONS, "draw", fails)
-    doctor_probe.main("draw")
+    monkeypatch.setitem(questions.QUESTIONS, "draw", fails)
+    questions.main("draw")
     line = capsys.readouterr().out.strip()
     assert json.loads(line.removeprefix("revbis-doctor:")) == {"error": "no display"}
 
@@ -57,7 +58,7 @@ def test_really_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # MuJoCo sets it when it first draws
     if not backend_loads(name):
         pytest.skip(f"this machine has no {name}: make gl")
-    answer = doctor_probe.ask("draw", MUJOCO_GL=name)
+    answer = process.ask("draw", MUJOCO_GL=name)
     assert "error" not in answer, answer
     assert answer["renderer"] and answer["vendor"]
     assert answer["full"] > 0 and answer["fast"] > 0
@@ -66,21 +67,21 @@ def test_really_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_blank_picture_is_no_picture(monkeypatch) -> None:
     if not backend_loads("egl"):
         pytest.skip("this machine has no egl: make gl")
-    code = "import sys; from revbis import doctor_probe as p, envs\n"
+    code = "from revbis.doctor import questions\n"
     code += "from revbis.envs.rendering import Renderer\n"
-    code += "Renderer.draw = lambda self, data, out: out.fill(7)\np.main('draw')"
+    code += "Renderer.draw = lambda self, data, out: out.fill(7)\nquestions.main('draw')"
     fake(monkeypatch, code)
-    assert "blank" in doctor_probe.ask("draw", MUJOCO_GL="egl")["error"]
+    assert "blank" in process.ask("draw", MUJOCO_GL="egl")["error"]
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "mujoco", "dm_control", "metaworld", "torch"])
 def test_really_steps(name: str) -> None:
-    answer = doctor_probe.ask(name, MUJOCO_GL="disable")
+    answer = process.ask(name, MUJOCO_GL="disable")
     assert "error" not in answer, answer
 
 
 def test_this_machine() -> None:
-    facts = doctor_probe.machine()
+    facts = questions.machine()
     assert 1 <= facts["affinity"] <= facts["cores"]
     assert 0 < facts["memory free"] <= facts["memory"]
     assert facts["disk free"][os.getcwd()] > 0
@@ -118,22 +119,22 @@ def test_limits_of_control_groups(files: dict[str, str], tmp_path: Path, monkeyp
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(doctor_probe, "_PROC", tmp_path / "proc")
-    monkeypatch.setattr(doctor_probe, "_GROUPS", tmp_path / "cgroup")
-    facts = doctor_probe.machine()
+    monkeypatch.setattr(memory, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
+    facts = questions.machine()
     assert facts["quota"] == 1.5 and facts["memory"] == 3_000_000_000
     assert facts["memory free"] <= facts["memory"]
 
 
 def test_the_driver_of_a_gpu(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(doctor_probe, "_PROC", tmp_path)
-    monkeypatch.setattr(doctor_probe.glob, "glob", lambda pattern: [])
-    monkeypatch.setattr(doctor_probe.shutil, "which", lambda name: None)
-    assert doctor_probe._nvidia_driver() is None
-    monkeypatch.setattr(doctor_probe.glob, "glob", lambda pattern: ["/dev/nvidia0"])
-    assert doctor_probe._nvidia_driver() == ""
-    folder = tmp_path / "driver" / "nvidia"
-    folder.mkdir(parents=True)
+    monkeypatch.setattr(questions, "_DRIVER", tmp_path / "version")
+    monkeypatch.setattr(questions, "_DEVICES", tmp_path)
+    monkeypatch.setattr(questions.shutil, "which", lambda name: None)
+    assert questions._nvidia_driver() is None
+    (tmp_path / "nvidiactl").touch()
+    assert questions._nvidia_driver() is None
+    (tmp_path / "nvidia0").touch()
+    assert questions._nvidia_driver() == ""
     line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build\n"
-    (folder / "version").write_text(line + "GCC version:  gcc version 12.2.0\n")
-    assert doctor_probe._nvidia_driver() == "550.54.15"
+    (tmp_path / "version").write_text(line + "GCC version:  gcc version 12.2.0\n")
+    assert questions._nvidia_driver() == "550.54.15"

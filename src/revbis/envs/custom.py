@@ -1,0 +1,129 @@
+"""The user's own environments: `package.module:factory`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from revbis.envs.rendering import Quality
+from revbis.envs.suite import Suite
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+    from revbis.envs.gymnasium import GymSimulation
+
+
+def make_custom(task: str) -> Env[Any, Any]:
+    """The environment that `package.module:factory` returns; searches the working folder too.
+
+    Raises:
+        ValueError: If there is no such factory, or it does not return a `gymnasium.Env`.
+    """
+    from gymnasium import Env
+
+    module_name, _, factory_name = task.partition(":")
+    _search_working_folder()
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not module_name.startswith(missing.name):
+            raise
+        raise _no_module(task, missing.name) from None
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise _no_factory(task)
+    try:
+        signature(factory).bind()
+    except TypeError as problem:
+        raise ValueError(f"{task}: the factory is called without arguments: {problem}") from None
+    env = factory()
+    if not isinstance(env, Env):
+        raise ValueError(f"{task}: the factory must return a gymnasium.Env, got {type(env)}")
+    return env
+
+
+def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:
+    from revbis.envs.gymnasium import GymSimulation
+
+    return GymSimulation(make_custom(name), name, size=size)
+
+
+def _check(task: str) -> None:
+    """Looks for the factory in the module's source; the module is not imported."""
+    module, _, factory = task.partition(":")
+    _search_working_folder()
+    try:
+        spec = None if module.startswith(".") else find_spec(module)
+    except ModuleNotFoundError as absent:
+        if absent.name is None or not module.startswith(absent.name):
+            raise  # a package around it needs another one
+        raise _no_module(task, absent.name) from None
+    except Exception:  # the packages around it are imported, and may raise anything
+        return
+    if spec is None:
+        raise _no_module(task, module)
+    if spec.origin and spec.origin.endswith(".py"):
+        names = _bound_names(Path(spec.origin))
+        if names is not None and factory not in names:
+            raise _no_factory(task)
+
+
+def _search_working_folder() -> None:
+    """Lets modules of the working folder be imported, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def _no_module(task: str, module: str) -> ValueError:
+    from revbis.envs.suites import forms  # which has a line for this suite
+
+    return ValueError(
+        f"{task}: there is no module {module!r} on sys.path or in {Path.cwd()}; a task is {forms()}"
+    )
+
+
+def _no_factory(task: str) -> ValueError:
+    module, _, factory = task.partition(":")
+    return ValueError(f"{task}: module {module!r} has no function {factory!r}")
+
+
+def _bound_names(path: Path) -> set[str] | None:
+    """Every name that a module's source may bind; None if the source does not show them."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    dynamic = {"*", "__getattr__", "globals"} & (names | _called_names(tree))
+    return None if dynamic else names
+
+
+def _called_names(tree: ast.AST) -> set[str]:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+SUITE = Suite(
+    name="",
+    form="package.module:factory",
+    description="your own: a function without arguments that returns a gymnasium.Env",
+    make=_make,
+    example="package.module:factory",
+    extra="gym",
+    check=_check,
+    gymnasium_env=make_custom,
+)

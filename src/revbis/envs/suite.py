@@ -1,0 +1,98 @@
+"""A family of tasks: everything that the package knows about it, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from revbis.envs.rendering import Quality
+from revbis.envs.simulation import Simulation
+from revbis.system.extras import install_line, is_installed, missing_text
+
+Score = Literal["return", "success"]
+
+
+class Maker(Protocol):
+    """Makes the simulation of a task."""
+
+    def __call__(self, name: str, *, size: int, quality: Quality) -> Simulation:
+        """Imports the simulator and loads a task.
+
+        Args:
+            name: The task without the name of its suite.
+            size: Side of the images in pixels; 0 if none are drawn.
+            quality: "full", or "fast" where MuJoCo draws.
+        """
+
+
+def _unknown_bounds(_name: str) -> tuple[float, float] | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A family of tasks.
+
+    Nothing here imports a simulator before `make` is called.
+
+    Attributes:
+        name: What a task begins with, up to the colon; empty for the user's own factories.
+        form: How a task is written, such as `dmc:NAME`.
+        description: What the tasks are, in a line.
+        make: Makes the simulation of a task.
+        example: A task, as `make_env` takes it: `revbis doctor` steps it and `revbis bench env`
+            draws it.
+        modules: The modules it needs, its own simulator last.
+        extra: The extra of revbis that installs them; empty if none does.
+        tasks: The names of its tasks, sorted; empty if they cannot be listed.
+        check: Raises a ValueError for a task it does not have; for suites without a list.
+        gymnasium_env: The plain `gymnasium.Env` of a task, for `revbis env check`; None where
+            tasks are not Gymnasium's.
+        drawn_by_mujoco: Whether revbis draws it with MuJoCo. If so, it has both qualities and
+            distractors.
+        score: What a task is scored by: its return or its success rate.
+        bounds: By the name of a task, the scores that count as 0 and as 1; None if unknown.
+        presets: By preset, the settings that differ for this suite, each as value and source.
+    """
+
+    name: str
+    form: str
+    description: str
+    make: Maker
+    example: str
+    modules: tuple[str, ...] = ("gymnasium",)
+    extra: str = ""
+    tasks: tuple[str, ...] = ()
+    check: Callable[[str], None] | None = None
+    gymnasium_env: Callable[[str], Any] | None = None
+    drawn_by_mujoco: bool = False
+    score: Score = "return"
+    bounds: Callable[[str], tuple[float, float] | None] = _unknown_bounds
+    presets: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of its modules, its own simulator last."""
+        return tuple(module.partition(".")[0] for module in self.modules)
+
+    @property
+    def subject(self) -> str:
+        """One of its tasks, as the subject of a sentence."""
+        return f"a {self.name}: task" if self.name else "an environment"
+
+    @property
+    def install_line(self) -> str:
+        """The `pip install` line for what it needs."""
+        if self.extra:
+            return install_line(self.extra)
+        return "pip install " + " ".join(f'"{package}"' for package in self.packages)
+
+    def local_name(self, task: str) -> str:
+        """A task without the name of the suite."""
+        return task.removeprefix(f"{self.name}:") if self.name else task
+
+    def missing(self) -> str | None:
+        """What it needs that is not installed, with the line that installs it; None if nothing."""
+        absent = next((package for package in self.packages if not is_installed(package)), None)
+        return None if absent is None else missing_text(absent, self.extra, self.subject)
