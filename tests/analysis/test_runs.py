@@ -12,10 +12,10 @@ from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page, page_of
 
 from revbis.analysis import curves, files
+from revbis.analysis.report import writer
 from revbis.analysis.runs import Failures, due_frame, failure_text, read_failures
 from revbis.analysis.scores import read_study
 from revbis.cli import main
-from revbis.commands import report
 from revbis.config import Config
 
 
@@ -147,7 +147,7 @@ def test_a_walk_passes_over_what_disappears(
     assert sorted(files.run_folders(tmp_path, problems.append)) == sorted(folders)
     assert problems == [] and any(path.endswith("gone") for path in looked_at)
     assert not any("checkpoints" in path or "attempts" in path for path in looked_at)
-    stamps = report._stamps([tmp_path, tmp_path / "nowhere"])
+    stamps = writer._stamps([tmp_path, tmp_path / "nowhere"])
     assert {path.parent for path in stamps} == set(folders)
     assert {"config.json", "result.json"} <= {path.name for path in stamps}
 

@@ -116,7 +116,7 @@ def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -
         file.write(json.dumps(line) + "\n")
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert told(study, "eval.jsonl: line 3 is no evaluation, passed over")
+    assert told(study, "eval.jsonl: line 3 is no evaluation, skipped")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])

@@ -1,4 +1,4 @@
-"""A run's folder as the analysis sees it: what is odd is named, everything else is there."""
+"""A run's folder as the analysis reads it: what is odd is reported, everything else is there."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from revbis import schema
-from revbis.analysis.files import (
-    Record,
-    explained,
-    named,
-    read_lines,
-    shortened,
-)
+from revbis.analysis.files import explained, shortened
 from revbis.config import SAFE, Config
+from revbis.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile
+from revbis.system.json_lines import Record, named, read_lines, read_records
 from revbis.training.failures import given_up
+from revbis.training.folder import (
+    ABOUT,
+    ALARMS,
+    CONFIG,
+    EVALUATIONS,
+    FAILURES,
+    RESULT,
+    TRAINING,
+    is_finished,
+    read_result,
+)
 
 Problem = Callable[[str], None]
 
@@ -28,7 +35,7 @@ T = TypeVar("T")
 
 
 class Evaluation(NamedTuple):
-    """A line of eval.jsonl.
+    """An evaluation, as a line of eval.jsonl has it.
 
     Attributes:
         frames: The frame it was due at, `due_frame`: what scores are compared by.
@@ -53,8 +60,8 @@ class Evaluation(NamedTuple):
     c: float | None
 
 
-class Alarm(NamedTuple):
-    """A line of alarms.jsonl.
+class RaisedAlarm(NamedTuple):
+    """An alarm that a run has raised, as a line of alarms.jsonl has it.
 
     Attributes:
         frames: When it was raised, if that is known.
@@ -68,7 +75,7 @@ class Alarm(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The attempts at a run that failed, as the sweep notes them in failures.json.
+    """The failed attempts at a run, as the sweep writes them to failures.json.
 
     Attributes:
         total: How many.
@@ -97,17 +104,16 @@ class Run:
 
     folder: Path
     config: Config
-    about: schema.About
+    about: AboutFile
     evaluations: list[Evaluation]
-    alarms: list[Alarm]
+    alarms: list[RaisedAlarm]
     failures: Failures | None
     finished: bool
 
     @cached_property
     def training(self) -> list[Record]:
         """The lines of train.jsonl that are whole."""
-        lines = read_lines(self.folder / "train.jsonl", lambda problem: None)
-        return [record for _, record in lines.records]
+        return read_records(self.folder / TRAINING)
 
     @property
     def settings(self) -> tuple[tuple[str, Any], ...]:
@@ -127,12 +133,12 @@ class Run:
 
 
 def read_run(folder: Path, problem: Problem) -> Run | None:
-    """Reads a run; what is odd in it is named, and a run that cannot be read is None."""
+    """Reads a run; what is odd in it is reported, and a run that cannot be read is None."""
     try:
-        config = Config.read(folder / "config.json")
+        config = Config.read(folder / CONFIG)
     except (ValueError, OSError) as reason:
         text = explained(reason)
-        where = "" if "config.json" in text else "config.json: "
+        where = "" if CONFIG in text else f"{CONFIG}: "
         problem(f"{folder} is left out: {where}{text}")
         return None
     evaluations = _read_evaluations(folder, config, problem)
@@ -145,7 +151,7 @@ def read_run(folder: Path, problem: Problem) -> Run | None:
         failures=read_failures(folder, problem),
         finished=_finished(folder, config, problem),
     )
-    _tell_standing(run, problem)
+    _report_standing(run, problem)
     return run
 
 
@@ -167,14 +173,14 @@ def due_frame(frames: int, config: Config) -> int:
 def read_failures(folder: Path, problem: Problem) -> Failures | None:
     """The failed attempts at a run; None without any."""
     try:
-        text = (folder / "failures.json").read_bytes()
-        note: schema.Failures = schema.parse_json(text, schema.Failures, "failures.json")
+        content = (folder / FAILURES).read_bytes()
+        file: FailuresFile = schema.parse_json(content, FailuresFile, FAILURES)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: failures.json cannot be read: {explained(reason)}")
+        problem(f"{folder}: {FAILURES} cannot be read: {explained(reason)}")
         return None
-    failures = note["failures"]
+    failures = file["failures"]
     if not failures:
         return None
     return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
@@ -188,19 +194,14 @@ def failure_text(failures: Failures) -> str:
 
 
 def _finished(folder: Path, config: Config, problem: Problem) -> bool:
-    """Whether a run has spent its budget; result.json, written last, says so."""
     try:
-        text = (folder / "result.json").read_bytes()
-        result: schema.Result = schema.parse_json(text, schema.Result, "result.json")
-    except FileNotFoundError:
-        return False
+        return is_finished(read_result(folder), config.frames)
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: result.json cannot be read: {explained(reason)}")
+        problem(f"{folder}: {RESULT} cannot be read: {explained(reason)}")
         return False
-    return result["frames"] >= config.frames
 
 
-def _tell_standing(run: Run, problem: Problem) -> None:
+def _report_standing(run: Run, problem: Problem) -> None:
     if not run.evaluations:
         problem(f"{run.folder} has no evaluation yet")
     elif not run.finished:
@@ -208,17 +209,17 @@ def _tell_standing(run: Run, problem: Problem) -> None:
 
 
 def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
-    found: dict[int, Evaluation] = {}
-    for line in _read_lines(folder / "eval.jsonl", schema.Evaluation, "evaluation", problem):
+    by_frame: dict[int, Evaluation] = {}
+    for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
         one = _evaluation(line, config)
         if abs(one.mean_return) <= _LARGEST_RETURN:
-            found[one.frames] = one
+            by_frame[one.frames] = one
         else:
             problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
-    return [found[frames] for frames in sorted(found)]
+    return [by_frame[frames] for frames in sorted(by_frame)]
 
 
-def _evaluation(line: schema.Evaluation, config: Config) -> Evaluation:
+def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
     seconds = line.get("seconds")
     known = [value for value in line.get("success_any") or () if value is not None]
     return Evaluation(
@@ -234,16 +235,16 @@ def _evaluation(line: schema.Evaluation, config: Config) -> Evaluation:
     )
 
 
-def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
-    lines = _read_lines(folder / "alarms.jsonl", schema.Alarm, "alarm", problem)
+def _read_alarms(folder: Path, problem: Problem) -> list[RaisedAlarm]:
+    lines = _read_lines(folder / ALARMS, AlarmLine, "alarm", problem)
     return [
-        Alarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
+        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
         for line in lines
     ]
 
 
 def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[T]:
-    """The lines of a file that are of a type; the others are named."""
+    """The lines of a file that are of a type; the others are reported."""
     kept: list[T] = []
     odd: list[int] = []
     for number, record in read_lines(path, problem).records:
@@ -252,17 +253,17 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[
         except ValueError:
             odd.append(number)
     if odd:
-        problem(f"{path}: {named(odd)} no {what}, passed over")
+        problem(f"{path}: {named(odd)} no {what}, skipped")
     return kept
 
 
-def _read_about(folder: Path, problem: Problem) -> schema.About:
+def _read_about(folder: Path, problem: Problem) -> AboutFile:
     """Versions by name, revision, command and machine."""
     try:
-        return schema.parse_json((folder / "run.json").read_bytes(), schema.About, "run.json")
+        return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
     except (OSError, ValueError) as reason:
         problem(
-            f"{folder}: run.json cannot be read: {explained(reason)}; its versions and command are "
+            f"{folder}: {ABOUT} cannot be read: {explained(reason)}; its versions and command are "
             "not known"
         )
         return {}

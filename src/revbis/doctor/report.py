@@ -18,7 +18,7 @@ from typing import Literal
 from revbis.doctor.probe import SIZE, Answer, ask
 from revbis.envs.rendering import CONDA_LINE
 from revbis.system.extras import install_line
-from revbis.system.memory import in_words
+from revbis.system.words import in_words
 
 State = Literal["ok", "warning", "missing", "broken", "not tried", "not needed"]
 SUITES = ("dm_control", "metaworld")

@@ -29,22 +29,33 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: As when the disk is full, with the path; the file is then what it was before.
     """
+    with named_when_whole(path) as unfinished, open(unfinished, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+@contextmanager
+def named_when_whole(path: Path) -> Iterator[Path]:
+    """Another path to write to: the file gets its name at the end, or is deleted after an error.
+
+    It may still be lost when the power fails; `whole_file` waits for the disk.
+
+    Raises:
+        OSError: As when the disk is full, with the path; the file is then what it was before.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")  # what writes it may need the suffix
     try:
-        with open(unfinished, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield unfinished
         os.replace(unfinished, path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
-        if (
-            isinstance(problem, OSError) and problem.errno is not None
-        ):  # a full disk does not say which file it was
+        if isinstance(problem, OSError) and problem.errno is not None:
+            # a full disk does not say which file it was
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -58,11 +69,11 @@ def sync_folder(folder: Path) -> None:
 
 def digest(path: Path) -> str:
     """A checksum of a file's content."""
-    found = hashlib.blake2b(digest_size=16)
+    checksum = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            checksum.update(block)
+    return checksum.hexdigest()
 
 
 def digest_of_bytes(content: bytes) -> str:

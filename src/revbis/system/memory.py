@@ -6,6 +6,8 @@ import logging
 import os
 from pathlib import Path
 
+from revbis.system.words import in_words as in_words  # also for those who import this module
+
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
 _PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -62,15 +64,6 @@ def ensure_fits(needed: int, what: str, remedy: str) -> None:
         )
     if needed >= _SAY_ABOVE:
         _LOG.warning("%s takes %s of memory (%s is free)", what, in_words(needed), in_words(free))
-
-
-def in_words(size: float) -> str:
-    """A number of bytes as a person would say it."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 def resident_bytes() -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revbis.schema import CountOrZero, Evaluation
+from revbis.schema import CountOrZero, EvaluationLine
 
 
 @dataclass
@@ -63,12 +63,12 @@ class SavedEpisode(TypedDict):
 class SavedRecords(TypedDict):
     """What a checkpoint keeps of a run's records."""
 
-    evaluations: list[Evaluation]
+    evaluations: list[EvaluationLine]
     alarms: list[dict[str, Any]]
     train_bytes: CountOrZero
 
 
-class State(TypedDict):
+class SavedState(TypedDict):
     """What a checkpoint's state.json holds, but for the replay's part."""
 
     progress: Progress
