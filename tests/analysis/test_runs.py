@@ -36,12 +36,14 @@ from revbis.config import Config
     ],
 )
 def test_due_frames(frames: int, due: int) -> None:
-    config = Config(task="dmc:a_b", frames=25_000, eval_every=10_000, action_repeat=4)
+    every = {"eval_every": 10_000, "action_repeat": 4}
+    config = Config.from_dict({"task": "dmc:a_b", "frames": 25_000} | every)
     assert due_frame(frames, config) == due
 
 
 def test_due_frames_of_single_frames_are_these() -> None:
-    config = Config(task="gym:A-v1", frames=70, eval_every=20, action_repeat=1)
+    every = {"eval_every": 20, "action_repeat": 1}
+    config = Config.from_dict({"task": "gym:A-v1", "frames": 70} | every)
     assert [due_frame(frames, config) for frames in (0, 1, 19, 20, 21, 69, 70)] == [
         *(0, 1, 19, 20, 21, 69, 70)
     ]

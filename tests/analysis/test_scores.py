@@ -95,7 +95,7 @@ def test_half_written_lines(tmp_path: Path) -> None:
             file.write('{"frames": 30, "mean_re')
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
-    assert told(study, "eval.jsonl: line 4 is half written")
+    assert told(study, "eval.jsonl: line 4 is skipped: incomplete")
     assert [line["c"] for line in study.runs[0].training] == [0.5]
 
 
@@ -116,7 +116,7 @@ def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -
         file.write(json.dumps(line) + "\n")
     study = read_study([tmp_path])
     assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert told(study, "eval.jsonl: line 3 is no evaluation, skipped")
+    assert told(study, "eval.jsonl: line 3 is skipped: not a valid evaluation")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])

@@ -146,7 +146,7 @@ def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
     rows = [line for line in out.splitlines() if "seed-1" in line]
     assert all("resumed" in row for row in rows)
     assert "6 s" in rows[0] and "9 s" in rows[1]
-    assert "time: about 15 s with 1 at once, at the speed of the runs so far" in out
+    assert "time: about 15 s with 1 in parallel, at the speed of the runs so far" in out
 
 
 def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsys):
@@ -164,11 +164,11 @@ def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsy
         ["failed", "0", "s"],
     ]
     assert lines[-2:] == [
-        "time: about 0 s with 1 at once, at the speed of the runs so far",
+        "time: about 0 s with 1 in parallel, at the speed of the runs so far",
         "given up: 1 of them; pass --retry-failed to retry",
     ]
     again = _plan(capsys, *words, "--retry-failed").out.splitlines()
-    assert again[-1] == "time: about 12 s with 1 at once, at the speed of the runs so far"
+    assert again[-1] == "time: about 12 s with 1 in parallel, at the speed of the runs so far"
     assert (second.directory / "failures.json").read_text() == json.dumps(content)
 
 
@@ -186,7 +186,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
     assert config.method == "simsr-rev" and config.threads == 1
     assert before.startswith("measuring tests.training:Walk, simsr-rev, for at most 20 s")
     assert "10 ms per step" in printed.err
-    assert "time: about 12 s with 2 at once, as measured here just now" in printed.out
+    assert "time: about 12 s with 2 in parallel, as measured here just now" in printed.out
     assert not list(tmp_path.iterdir())
 
 

@@ -300,6 +300,6 @@ def test_a_run_at_a_url_is_compared_too(tmp_path):
     configs = small_grid().configs(Path())
     _begin(place, configs[0], hidden=99)
     text = _refused(configs, place, here=False)
-    assert f"file://{tmp_path}/{place.name(configs[0])} was begun with other settings" in text
+    assert f"file://{tmp_path}/{place.name(configs[0])} was started with other settings" in text
     (tmp_path / place.name(configs[0]) / "config.json").write_text("[" * 100_000)
     assert "config.json is not a revbis config" in _refused(configs, place, here=False)

@@ -29,8 +29,8 @@ def test_odd_lines_are_skipped_and_reported(tmp_path):
     lines = read_lines(path, problems.append)
     assert lines.records == [(1, {"frames": 1}), (5, {"frames": 4})]
     assert lines.odd == [2, 3, 4, 6]
-    where = "lines 2, 3, 4 and 1 more are half written or no JSON object, skipped"
-    assert problems == [f"{path}: {where}"]
+    text = "lines 2, 3, 4 and 1 more are skipped: incomplete or not a JSON object"
+    assert problems == [f"{path}: {text}"]
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, "NaN", "3", '"text"', "null", "{'a': 1}"])

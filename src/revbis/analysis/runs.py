@@ -253,7 +253,7 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[
         except ValueError:
             odd.append(number)
     if odd:
-        problem(f"{path}: {named(odd)} no {what}, skipped")
+        problem(f"{path}: {named(odd)} skipped: not a valid {what}")
     return kept
 
 

@@ -116,7 +116,7 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM for a clean end; a second one ends the process at once."""
+    """Collects SIGINT and SIGTERM for a clean end; a second one ends the process immediately."""
     caught: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:

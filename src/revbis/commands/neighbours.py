@@ -44,9 +44,9 @@ def command(
     from revbis.training.run import open_run
 
     config, agent = open_run(run)
-    found = find_neighbours(
+    nearest = find_neighbours(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
     )
     path = out or run / NEIGHBOURS
-    draw(found, path, f"{config.task}, {config.method}: nearest states under the learned metric")
+    draw(nearest, path, f"{config.task}, {config.method}: nearest states under the learned metric")
     print(f"written to {path}")

@@ -17,17 +17,17 @@ def command(
     watch: bool = False,
     videos: bool = False,
 ) -> None:
-    """Writes one HTML page about runs: scores, curves, losses, ablations, timing, settings.
+    """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
 
-    The page opens from disk and needs no network. For one run it has a video and a picture of
-    nearest states too; what cannot be made or read is left out with a warning.
+    The page opens from disk and needs no network. For a single run it also has a video and a
+    picture of nearest states; what cannot be made or read is left out with a warning.
 
     Args:
         runs: Folders of runs, or folders above them.
-        out: Folder of the page; for one run `page` in its folder, otherwise `report`.
-        watch: Rewrite the page while runs train, until Ctrl-C; an open page reloads itself.
-        videos: A video and nearest states of the best seed of each task and method; one run has
-            them anyway, unless it is watched.
+        out: Folder of the page; for a single run `page` in its folder, otherwise `report`.
+        watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
+        videos: Add a video and nearest states of the best seed of each task and method; the page of
+            a single run has them by default, unless it is watched.
     """
     from revbis.analysis.report.writer import PageWriter, page_folder
     from revbis.analysis.report.writer import watch as watch_runs

@@ -129,10 +129,10 @@ def _print_plan(plan: Plan, measure: bool) -> None:
 def _time_line(expected: Forecast, source: str) -> str:
     if expected.seconds is None:
         return "time: unknown until runs have started; --measure measures it in at most 20 s"
-    at_once = "divided by the number of runs at once"
+    parallel = "divided by the number of parallel runs"
     if expected.workers:
-        at_once = f"with {expected.workers} at once"
-    return f"time: about {in_time(expected.seconds)} {at_once}, {source}"
+        parallel = f"with {expected.workers} in parallel"
+    return f"time: about {in_time(expected.seconds)} {parallel}, {source}"
 
 
 def _take_same(rows: list[dict[str, str]], names: Sequence[str]) -> dict[str, str]:

@@ -138,14 +138,14 @@ def _print_result(config: Config) -> None:
     from revbis.training.run import read_evaluations
 
     records = read_evaluations(config.directory)
-    told = dict.fromkeys((name for record in records for name in agent_status(record)), "")
+    columns = dict.fromkeys((name for record in records for name in agent_status(record)), "")
     rows = [
         {
             "frames": f"{record['frames']:,}",
             "mean return": f"{record['mean_return']:.1f}",
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
-            **told | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
             "time": in_time(record["seconds"]),
         }
         for record in records

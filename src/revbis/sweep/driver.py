@@ -54,7 +54,7 @@ class Runner(Protocol):
         """Waits at most so long for attempts to end."""
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once."""
+        """Ends an attempt immediately."""
 
     def close(self) -> None:
         """Asks all attempts to save and end, and waits for them."""

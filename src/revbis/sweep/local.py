@@ -18,7 +18,7 @@ class LocalRunner:
     """Attempts as child processes; they end, saving, when this process does.
 
     Args:
-        workers: How many at once.
+        workers: How many in parallel.
     """
 
     where = "this machine"
@@ -34,7 +34,7 @@ class LocalRunner:
     def start(self, name: str, job: Job) -> None:
         """Starts an attempt at the run of that name."""
         words = [sys.executable, "-m", "revbis.sweep.attempt", json.dumps(asdict(job))]
-        # Until a child has a log of its own, the end of its output tells what went wrong.
+        # Until a child has a log of its own, the end of its output says what went wrong.
         self._children[name] = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -49,7 +49,7 @@ class LocalRunner:
             time.sleep(0.05)
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once; it is then among the ended."""
+        """Ends an attempt immediately; it is then among the ended."""
         self._children[name].kill()
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ class Standing:
         frames_per_second: Speed since the attempt started.
         seconds: Time spent on all frames.
         mean_return: Of the last evaluation.
-        status: What the agent tells of itself.
+        status: The agent's status.
         beat: Frames in progress.json, which change while the run is alive.
     """
 

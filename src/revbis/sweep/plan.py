@@ -41,7 +41,7 @@ class Plan:
     retry_failed: bool
 
     def workers(self) -> int | None:
-        """Runs at once; None with Ray, where the nodes decide.
+        """Runs in parallel; None with Ray, where the nodes decide.
 
         Raises:
             MemoryError: If this machine does not have the memory.
@@ -79,9 +79,9 @@ class Forecast:
     Attributes:
         folder: The folder that all runs share.
         runs: What each of them takes.
-        workers: Runs at once; None with Ray, where the nodes decide.
-        seconds: Time of all runs, with so many at once, or one after the other; None if that is
-            not known.
+        workers: Runs in parallel; None with Ray, where the nodes decide.
+        seconds: Time of all runs with so many in parallel, with Ray one after the other; None if
+            that is not known.
         disk: Disk space of all runs, in bytes.
         given_up: Runs that have failed too often, and are not retried.
     """

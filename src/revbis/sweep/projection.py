@@ -102,7 +102,7 @@ def representative(entries: Sequence[Entry]) -> Config | None:
 
 
 def together(times: Sequence[float | None], workers: int) -> float | None:
-    """Seconds until the last run ends, with `workers` at once; None if a time is not known."""
+    """Seconds until the last run ends, with `workers` in parallel; None if a time is not known."""
     known = [each for each in times if each is not None]
     if len(known) < len(times):
         return None

@@ -99,7 +99,7 @@ class RayRunner:
         return [Ended(self._tasks.pop(task), *self._outcome(task)) for task in done]
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once."""
+        """Ends an attempt immediately."""
         for task, run in self._tasks.items():
             if run == name:
                 self._ray.cancel(task, force=True)

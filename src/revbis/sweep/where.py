@@ -1,4 +1,4 @@
-"""Where a sweep's runs train: on this machine or on a Ray cluster, and how many at once."""
+"""Where a sweep's runs train: on this machine or on a Ray cluster, and how many in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from revbis.sweep.driver import Runner
     from revbis.sweep.place import Place
 
-_MOST = 4096  # threads, GPUs or runs at once: more than any machine has
+_MOST = 4096  # threads, GPUs or parallel runs: more than any machine has
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Where:
     address: str | None = None
     """Of an existing Ray cluster, such as auto or HOST:6379; without it Ray starts one here."""
     workers: int | None = None
-    """Runs at once on this machine; as many as its cores and memory allow when not given."""
+    """Parallel runs on this machine; as many as its cores and memory allow when not given."""
     threads: int = 1
     """Threads of a run; with Ray also the cores it requests."""
     gpus: float = 0.0
@@ -68,7 +68,7 @@ def check_where(where: Where, out: str) -> None:
 
 
 def local_workers(where: Where, memory: int) -> int:
-    """Runs at once on this machine: as asked for, or as its cores and memory allow.
+    """Parallel runs on this machine: as many as asked for, or as its cores and memory allow.
 
     Args:
         where: The flags.
@@ -81,10 +81,10 @@ def local_workers(where: Where, memory: int) -> int:
     fitting = free // memory
     wanted = where.workers or 1
     if fitting < wanted:
+        runs = "a run takes" if wanted == 1 else f"{wanted} parallel runs take"
         raise MemoryError(
-            f"{wanted} runs at once take {in_words(wanted * memory)} of memory, but only "
-            f"{in_words(free)} is free; use fewer --workers, --set replay_storage=disk or a "
-            "smaller --set replay_capacity=N"
+            f"{runs} {in_words(wanted * memory)} of memory, but only {in_words(free)} is free; use "
+            "fewer --workers, --set replay_storage=disk or a smaller --set replay_capacity=N"
         )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return where.workers or max(1, min(fitting, (cores or 1) // where.threads))

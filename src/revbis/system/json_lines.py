@@ -61,7 +61,7 @@ def read_lines(path: Path, problem: Callable[[str], None] = lambda text: None) -
         else:
             records.append((number, record))
     if odd:
-        problem(f"{path}: {named(odd)} half written or no JSON object, skipped")
+        problem(f"{path}: {named(odd)} skipped: incomplete or not a JSON object")
     return Lines(records, odd)
 
 

@@ -87,9 +87,9 @@ class Status:
         progress: Counters.
         last_return: Of the last training episode.
         last_evaluation: Mean return of the last evaluation.
-        agent: What the agent tells of itself, such as the coefficient c.
+        agent: The agent's status, such as the coefficient c.
         seconds: By phase.
-        frames_per_second: Since this process began.
+        frames_per_second: Since this process started.
     """
 
     progress: Progress

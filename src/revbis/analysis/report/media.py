@@ -51,6 +51,9 @@ class MediaMaker:
 
         def agent() -> tuple[Config, Any]:
             if not opened:
+                from revbis.system import runtime
+
+                runtime.prepare()  # before torch is imported
                 from revbis.training.run import open_run
 
                 opened.append(open_run(run.folder))

@@ -19,27 +19,27 @@ Bar = Callable[[int], AbstractContextManager[Callable[[str], None]]]
 
 _LOG = logging.getLogger("revbis")
 _PAUSE_SECONDS = 3.0
-_SHARE = 4  # watching rests this many times as long as it works
+_SHARE = 4  # watching pauses this many times as long as it works
 _WARNINGS = 20
 _WATCHED = (CONFIG, ABOUT, RESULT, FAILURES, *RECORDS)
 
 
 def page_folder(runs: Sequence[Path]) -> Path:
-    """Where the page goes by default: for one run `page` in its folder, otherwise `report`."""
+    """Where the page goes by default: for a single run `page` in its folder, otherwise `report`."""
     alone = len(runs) == 1 and (runs[0] / CONFIG).exists()
     return runs[0] / PAGE if alone else Path("report")
 
 
 class PageWriter:
-    """Writes the page, as often as needed; each warning is logged once.
+    """Writes the page any number of times, and each warning once.
 
     Args:
         runs: Folders of runs, or folders above them.
         folder: Where the page goes.
         bar: Shows the progress of videos and pictures.
-        videos: Make a video and nearest states of the best seed of each task and method; one run
-            has them anyway, unless it is watched.
-        live: Whether the page reloads itself, as while runs train.
+        videos: Add a video and nearest states of the best seed of each task and method; the page of
+            a single run has them by default, unless it is watched.
+        live: Whether runs are watched: the page reloads itself.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PageWriter:
         self.runs, self.folder = runs, folder
         self._bar, self._videos, self._live = bar, videos, live
         self._trainings, self._media = Trainings(), MediaMaker(folder)
-        self._logged: set[str] = set()
+        self._warned: set[str] = set()
 
     def write(self, *, last: bool = False) -> Path:
         """Reads the runs and writes the page; the last one no longer reloads itself.
@@ -67,7 +67,7 @@ class PageWriter:
         return write_report(study, self.folder, media, trainings=self._trainings, refresh=refresh)
 
     def _make_media(self, study: Study) -> dict[Path, Media]:
-        """Videos and pictures: always of a run alone, otherwise on request."""
+        """Videos and pictures: of a single run by default, of several on request."""
         if not self._videos and (self._live or len(study.runs) > 1):
             return {}
         chosen = [best_run(group) for group in study.groups]
@@ -81,14 +81,14 @@ class PageWriter:
         return media
 
     def _warn(self, problems: Sequence[str]) -> None:
-        new = [problem for problem in problems if problem not in self._logged]
-        if self._live:  # that runs are not finished is why they are watched
+        new = [problem for problem in problems if problem not in self._warned]
+        if self._live:  # unfinished runs are the reason to watch
             new = [problem for problem in new if " is not finished: " not in problem]
         for problem in new[:_WARNINGS]:
             _LOG.warning("%s", problem)
         if len(new) > _WARNINGS:
-            _LOG.warning("and %d more, all of them on the page", len(new) - _WARNINGS)
-        self._logged.update(new)
+            _LOG.warning("and %d more: the page lists all of them", len(new) - _WARNINGS)
+        self._warned.update(new)
 
 
 def watch(writer: PageWriter, show: Callable[[str], None]) -> None:
