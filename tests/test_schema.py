@@ -95,7 +95,7 @@ def test_settle_converts_every_field():
 
 def test_json_is_checked_as_it_is_read():
     result = {"frames": 5, "mean_return": 1.5, "more": []}
-    assert schema.parse_json(json.dumps(result), schema.Result, "it")["frames"] == 5
+    assert schema.parse_json(json.dumps(result), schema.ResultFile, "it")["frames"] == 5
     for text, message in (
         ("[]", r"it must be a mapping, got \[\]"),
         ("{", "it is not JSON"),
@@ -105,12 +105,12 @@ def test_json_is_checked_as_it_is_read():
         ('{"frames": -1, "mean_return": 1}', "it.frames must be at least 0, got -1"),
     ):
         with pytest.raises(ValueError, match=message):
-            schema.parse_json(text, schema.Result, "it")
+            schema.parse_json(text, schema.ResultFile, "it")
 
 
 def test_numbers_that_json_does_not_know_come_back():
     line = '{"frames": 5, "mean_return": "nan", "returns": ["inf", 1]}'
-    record = schema.parse_json(line, schema.Evaluation, "it")
+    record = schema.parse_json(line, schema.EvaluationLine, "it")
     assert np.isnan(record["mean_return"]) and record["returns"] == [float("inf"), 1.0]
 
 

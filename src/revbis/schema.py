@@ -53,7 +53,7 @@ Discount = Annotated[float, Meta(ge=0, lt=1)]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
-class Result(TypedDict):
+class ResultFile(TypedDict):
     """result.json: a run that has spent its budget."""
 
     frames: CountOrZero
@@ -61,8 +61,8 @@ class Result(TypedDict):
     seconds: NotRequired[float]
 
 
-class Beat(TypedDict, total=False):
-    """progress.json: what a running run last told."""
+class ProgressFile(TypedDict, total=False):
+    """progress.json: how far a running attempt is."""
 
     attempt: CountOrZero
     frames: CountOrZero
@@ -81,13 +81,13 @@ class Failure(TypedDict):
     final: NotRequired[bool]
 
 
-class Failures(TypedDict):
+class FailuresFile(TypedDict):
     """failures.json: the failed attempts at a run."""
 
     failures: list[Failure]
 
 
-class Evaluation(TypedDict):
+class EvaluationLine(TypedDict):
     """A line of eval.jsonl."""
 
     frames: CountOrZero
@@ -102,7 +102,7 @@ class Evaluation(TypedDict):
     c: NotRequired[float | None]  # of runs before there was a status
 
 
-class Alarm(TypedDict):
+class AlarmLine(TypedDict):
     """A line of alarms.jsonl."""
 
     frames: NotRequired[CountOrZero]
@@ -110,8 +110,8 @@ class Alarm(TypedDict):
     text: NotRequired[str]
 
 
-class About(TypedDict, total=False):
-    """run.json: what is to be known about a run besides its settings."""
+class AboutFile(TypedDict, total=False):
+    """run.json: how a run was made, besides its settings."""
 
     environment: dict[str, Any]
     versions: dict[str, str]

@@ -55,9 +55,8 @@ def fake_run(
     """
     returns = [100.0, 300.0, 500.0, 600.0, 650.0] if returns is None else returns
     budget = settings.pop("frames", 40_000)
-    config = Config(
-        task=task, method=method, seed=seed, frames=budget, preset="cpu", out=out, **settings
-    )
+    named = {"task": task, "method": method, "seed": seed, "frames": budget, "preset": "cpu"}
+    config = Config.from_dict(named | {"out": str(out)} | settings)
     name = re.sub(r"[^\w-]+", "-", task)
     folder = out / "cpu" / name / method / f"seed-{seed}"
     folder.mkdir(parents=True)

@@ -12,10 +12,10 @@ from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page, page_of
 
 from revbis.analysis import curves, files
+from revbis.analysis.report import writer
 from revbis.analysis.runs import Failures, due_frame, failure_text, read_failures
 from revbis.analysis.scores import read_study
 from revbis.cli import main
-from revbis.commands import report
 from revbis.config import Config
 
 
@@ -36,12 +36,14 @@ from revbis.config import Config
     ],
 )
 def test_due_frames(frames: int, due: int) -> None:
-    config = Config(task="dmc:a_b", frames=25_000, eval_every=10_000, action_repeat=4)
+    every = {"eval_every": 10_000, "action_repeat": 4}
+    config = Config.from_dict({"task": "dmc:a_b", "frames": 25_000} | every)
     assert due_frame(frames, config) == due
 
 
 def test_due_frames_of_single_frames_are_these() -> None:
-    config = Config(task="gym:A-v1", frames=70, eval_every=20, action_repeat=1)
+    every = {"eval_every": 20, "action_repeat": 1}
+    config = Config.from_dict({"task": "gym:A-v1", "frames": 70} | every)
     assert [due_frame(frames, config) for frames in (0, 1, 19, 20, 21, 69, 70)] == [
         *(0, 1, 19, 20, 21, 69, 70)
     ]
@@ -149,7 +151,7 @@ def test_a_walk_passes_over_what_disappears(
     assert sorted(files.run_folders(tmp_path, problems.append)) == sorted(folders)
     assert problems == [] and any(path.endswith("gone") for path in looked_at)
     assert not any("checkpoints" in path or "attempts" in path for path in looked_at)
-    stamps = report._stamps([tmp_path, tmp_path / "nowhere"])
+    stamps = writer._stamps([tmp_path, tmp_path / "nowhere"])
     assert {path.parent for path in stamps} == set(folders)
     assert {"config.json", "result.json"} <= {path.name for path in stamps}
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from revbis.sweep import board
-from revbis.sweep.board import Lines, common_folder, summary, table, time_left
+from revbis.sweep.board import PlainBoard, common_folder, summary, table, time_left
 from revbis.sweep.driver import Entry
 from revbis.sweep.grid import grid_from
 from revbis.sweep.place import Standing
@@ -158,7 +158,7 @@ def test_a_run_beyond_its_budget_has_nothing_left():
 def test_without_a_terminal_each_change_is_a_line(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(board.time, "monotonic", lambda: now[0])
-    lines, [entry] = Lines("this machine"), _entries()[:1]
+    lines, [entry] = PlainBoard("this machine"), _entries()[:1]
     entry.name, entry.state, entry.attempts, entry.text = "a/b", "waiting", 0, ""
 
     def printed():

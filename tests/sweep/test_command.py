@@ -79,7 +79,7 @@ def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(configs[1].with_settings(hidden=99).as_dict()))
     error = fails(capsys, "sweep", *SMALL, "--out", str(tmp_path), *dry)
-    assert error.startswith("revbis: error: 1 of 2 runs cannot be made, so none is started:\n")
+    assert error.startswith("revbis: error: 1 of 2 runs cannot be trained; none was started:\n")
     assert "--hidden was 99, now 16" in error
     assert "remove the folder to discard it" in error  # a sweep has no --restart
     assert not list(tmp_path.rglob("attempts"))
@@ -114,7 +114,7 @@ def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path, capsy
     assert lines[0] == f"in {tmp_path}/runs/cpu/tests.training-Walk:"
     assert any("drqv2/seed-1" in line and "waiting" in line for line in lines)
     assert re.search(r"^each run: 1,200 frames, \d+ MB memory, [\d.]+ kB disk$", printed.out, re.M)
-    assert "time: not known" in lines[-1] and "--measure" in lines[-1]
+    assert "time: unknown" in lines[-1] and "--measure" in lines[-1]
     assert not list(tmp_path.iterdir())
 
 
@@ -146,7 +146,7 @@ def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
     rows = [line for line in out.splitlines() if "seed-1" in line]
     assert all("resumed" in row for row in rows)
     assert "6 s" in rows[0] and "9 s" in rows[1]
-    assert "time: about 15 s with 1 at once, as the runs so far" in out
+    assert "time: about 15 s with 1 in parallel, at the speed of the runs so far" in out
 
 
 def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsys):
@@ -164,11 +164,11 @@ def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsy
         ["failed", "0", "s"],
     ]
     assert lines[-2:] == [
-        "time: about 0 s with 1 at once, as the runs so far",
-        "given up: 1 of them; --retry-failed tries those again",
+        "time: about 0 s with 1 in parallel, at the speed of the runs so far",
+        "given up: 1 of them; pass --retry-failed to retry",
     ]
     again = _plan(capsys, *words, "--retry-failed").out.splitlines()
-    assert again[-1] == "time: about 12 s with 1 at once, as the runs so far"
+    assert again[-1] == "time: about 12 s with 1 in parallel, at the speed of the runs so far"
     assert (second.directory / "failures.json").read_text() == json.dumps(content)
 
 
@@ -184,9 +184,9 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
     printed = capsys.readouterr()
     [(config, before)] = measured
     assert config.method == "simsr-rev" and config.threads == 1
-    assert before.startswith("measuring tests.training:Walk, simsr-rev, for 20 s at most")
-    assert "10 ms a step" in printed.err
-    assert "time: about 12 s with 2 at once, as measured here just now" in printed.out
+    assert before.startswith("measuring tests.training:Walk, simsr-rev, for at most 20 s")
+    assert "10 ms per step" in printed.err
+    assert "time: about 12 s with 2 in parallel, as measured here just now" in printed.out
     assert not list(tmp_path.iterdir())
 
 
@@ -198,4 +198,4 @@ def test_what_cannot_be_measured_is_a_warning(tmp_path, capsys, monkeypatch):
     main(["sweep", *SMALL, "--out", str(tmp_path), "--measure"])
     printed = capsys.readouterr()
     assert "revbis: warning: the speed could not be measured: no OpenGL" in printed.err
-    assert "time: not known" in printed.out
+    assert "time: unknown" in printed.out

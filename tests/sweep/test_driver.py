@@ -142,7 +142,7 @@ def test_a_run_that_tells_nothing_for_long_is_ended_and_not_blamed(made, monkeyp
     assert runner.killed == [place.name(configs[0])] * 5
     assert sweep.complete and len(runner.started) == 6
     assert not place.failures(place.name(configs[0]))
-    assert "told nothing" in sweep.entries[0].text
+    assert "no progress" in sweep.entries[0].text
 
 
 def test_only_the_attempt_that_was_ended_is_excused(made, monkeypatch):
@@ -253,7 +253,7 @@ def test_runs_with_other_settings_are_refused_together(made):
     _begin(place, configs[0], hidden=99)
     _begin(place, configs[2], batch_size=7)
     text = _refused(configs, place)
-    assert text.startswith("2 of 4 runs cannot be made, so none is started:\n")
+    assert text.startswith("2 of 4 runs cannot be trained; none was started:\n")
     for config, change in ((configs[0], "--hidden was 99, now 16"), (configs[2], "--batch-size")):
         line = next(line for line in text.splitlines() if change in line)
         assert line.startswith(f"  {place.name(config)}: {place.folder(place.name(config))} was")
@@ -300,6 +300,6 @@ def test_a_run_at_a_url_is_compared_too(tmp_path):
     configs = small_grid().configs(Path())
     _begin(place, configs[0], hidden=99)
     text = _refused(configs, place, here=False)
-    assert f"file://{tmp_path}/{place.name(configs[0])} was begun with other settings" in text
+    assert f"file://{tmp_path}/{place.name(configs[0])} was started with other settings" in text
     (tmp_path / place.name(configs[0]) / "config.json").write_text("[" * 100_000)
     assert "config.json is not a revbis config" in _refused(configs, place, here=False)

@@ -105,7 +105,7 @@ def test_stopped_and_killed_sweeps_and_killed_runs_lose_nothing(tmp_path, alone,
         _wait(lambda: all(map(checkpoints, configs)))
         sweep.process.send_signal(signal.SIGTERM)
         said = sweep.ends(128 + signal.SIGTERM)
-    assert "repeat the command to go on" in said
+    assert "repeat the command to resume" in said
     with _Driver(tmp_path):  # killed on leaving; its runs notice, save and end
         _wait(lambda: [len(attempts(config)) for config in configs] == [2, 2])
     with _Driver(tmp_path) as sweep:
@@ -164,7 +164,7 @@ def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(tmp_path
     sweep.run(LocalRunner(1), look, lambda: time.monotonic() > until)
     [entry] = sweep.entries
     assert sweep.complete and entry.attempts == 2, texts
-    assert any("told nothing" in text for text in texts)
+    assert any("no progress" in text for text in texts)
     assert not list(tmp_path.rglob("failures.json"))
 
 

@@ -8,7 +8,7 @@ from tests.sweep.grids import small_grid
 from revbis.sweep.board import summary, table
 from revbis.sweep.driver import Sweep
 from revbis.sweep.place import Place, Standing, lock_path
-from revbis.sweep.plan import times_left
+from revbis.sweep.projection import times_left
 
 FILES = ("progress.json", "result.json", "failures.json")
 ANYTHING = [
@@ -95,13 +95,13 @@ def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
     assert place.standing(name) != before  # a run that lives is seen to live
     place.write(name, "progress.json", progress | {"frames": 130})
     assert place.standing(name) == Standing(130, 5.0, 9.0, 1.0, {}, 130)
-    assert place.result_frames(name) == 120
+    assert place.finished(name, 120) and not place.finished(name, 121)
 
 
 def test_failures_are_written_as_they_are_read(run):
     place, config, folder = run
     failures = [{"checkpoint": 0, "text": "a"}, {"checkpoint": 9, "text": "b", "final": True}]
-    place.note_failures(place.name(config), failures)
+    place.write_failures(place.name(config), failures)
     assert place.failures(place.name(config)) == failures
     assert json.loads((folder / "failures.json").read_text()) == {"failures": failures}
 

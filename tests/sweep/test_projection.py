@@ -8,11 +8,20 @@ import pytest
 
 from revbis.config import Config
 from revbis.presets import preset_config
-from revbis.sweep import measure, plan, projection
+from revbis.sweep import measure, projection
 from revbis.sweep.driver import Entry
 from revbis.sweep.measure import extrapolate, parse
 from revbis.sweep.place import Standing
-from revbis.sweep.projection import Speed, activation_bytes, disk_bytes, memory_bytes, seconds_left
+from revbis.sweep.projection import (
+    Speed,
+    activation_bytes,
+    disk_bytes,
+    memory_bytes,
+    representative,
+    seconds_left,
+    times_left,
+    together,
+)
 
 CPU = preset_config("cpu", "dmc:cheetah_run")
 
@@ -143,26 +152,26 @@ def test_runs_that_have_begun_tell_the_time_of_the_others():
         _entry("e", method="mico"),  # nothing of its method: the median of 5 and 2
         _entry("f", method="simsr", task="dmc:walker_run"),
     ]
-    times = plan.times_left(entries, None)
+    times = times_left(entries, None)
     assert times == pytest.approx([100, 200, 0, 500, 1000 / 3.5, 500])
-    assert plan.together(times, 2) == pytest.approx((100 + 200 + 500 + 1000 / 3.5 + 500) / 2)
-    assert plan.together(times, 100) == 500  # no shorter than the longest
+    assert together(times, 2) == pytest.approx((100 + 200 + 500 + 1000 / 3.5 + 500) / 2)
+    assert together(times, 100) == 500  # no shorter than the longest
 
 
 def test_a_run_that_still_explores_tells_nothing():
     entries = [_entry("a", "running", frames=300, seconds=1.0), _entry("b")]  # 200 are random
-    assert plan.times_left(entries, None) == [None, None]
-    assert plan.together([None, 1.0], 2) is None
-    measured = plan.times_left(entries, SPEED)
+    assert times_left(entries, None) == [None, None]
+    assert together([None, 1.0], 2) is None
+    measured = times_left(entries, SPEED)
     assert measured == [seconds_left(RUN, 300, SPEED), seconds_left(RUN, 0, SPEED)]
-    assert plan.times_left([_entry("c", "finished", frames=1000)], SPEED) == [0.0]
+    assert times_left([_entry("c", "finished", frames=1000)], SPEED) == [0.0]
 
 
 def test_a_run_with_an_objective_is_measured():
     entries = [_entry("a"), _entry("b", "finished", method="simsr"), _entry("c", method="mico")]
-    assert plan.representative(entries).method == "mico"
-    assert plan.representative(entries[:2]).method == "drqv2"
-    assert plan.representative(entries[1:2]) is None
+    assert representative(entries).method == "mico"
+    assert representative(entries[:2]).method == "drqv2"
+    assert representative(entries[1:2]) is None
 
 
 # ---- measuring

@@ -6,22 +6,6 @@ import pytest
 from revbis.system import memory
 
 
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1 kB"),
-        (1234567, "1.23 MB"),
-        (8e9, "8 GB"),
-        (2.5e12, "2.5 TB"),
-        (4e15, "4e+03 TB"),
-    ],
-)
-def test_in_words(size, words):
-    assert memory.in_words(size) == words
-
-
 def test_what_does_not_fit_is_refused_with_sizes_and_remedy(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
     with pytest.raises(MemoryError, match=r"the thing takes 3 MB, but only 2 MB is free; use less"):

@@ -7,16 +7,24 @@ from pathlib import Path
 import pytest
 from tests.training import evaluations, tiny_config
 
-from revbis.training.folder import MirroredFolder, RunFolder, SupersededError, open_storage
+from revbis.training.folder import (
+    RunFolder,
+    SupersededError,
+    checkpoint_frames,
+    checkpoint_name,
+    is_finished,
+    newest_checkpoint,
+    read_result,
+)
 from revbis.training.progress import Progress, Status
 from revbis.training.run import train
+from revbis.training.storage import MirroredFolder, open_storage
 
 
 @pytest.fixture(params=["file", "memory"])
 def url(request, tmp_path):
     if request.param == "memory":
-        storage, _ = open_storage("memory://")
-        storage.store.clear()
+        open_storage("memory://").fs.store.clear()
     return f"file://{tmp_path}/shared/run" if request.param == "file" else "memory://shared/run"
 
 
@@ -28,6 +36,26 @@ def _status():
 def _beat_now(folder):
     folder.beat_seconds = 0.0
     return folder.beat(_status)
+
+
+def test_a_run_is_finished_when_its_budget_is_spent(tmp_path):
+    assert read_result(tmp_path) is None and not is_finished(None, 0)
+    (tmp_path / "result.json").write_text('{"frames": 400, "mean_return": 1.0}')
+    result = read_result(tmp_path)
+    assert is_finished(result, 400) and is_finished(result, 300)
+    assert not is_finished(result, 401)  # its budget was raised since
+    (tmp_path / "result.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"result\.json"):
+        read_result(tmp_path)
+
+
+def test_checkpoints_are_named_by_their_frame():
+    assert checkpoint_frames(checkpoint_name(1200)) == 1200
+    others = [".frame-000000000900", "damaged-frame-000000000800", "frame-7", "replay"]
+    assert [checkpoint_frames(name) for name in others] == [None] * 4
+    names = [*others, checkpoint_name(300), checkpoint_name(0)]
+    assert newest_checkpoint(names) == 300
+    assert newest_checkpoint(others) is None
 
 
 def test_the_latest_claim_may_write(tmp_path):
@@ -109,9 +137,9 @@ def test_a_copy_tells_progress_and_hears_that_it_is_to_stop(tmp_path, url):
     folder = MirroredFolder(tmp_path / "one", url)
     folder.claim()
     assert not _beat_now(folder)
-    storage, root = open_storage(url)
-    assert json.loads(storage.cat_file(f"{root}/progress.json"))["frames"] == 40
-    storage.pipe_file(f"{root}/stop", b"{}")
+    storage = open_storage(url)
+    assert json.loads(storage.cat_file("progress.json"))["frames"] == 40
+    storage.pipe_file("stop", b"{}")
     assert _beat_now(folder)
 
 
@@ -128,7 +156,7 @@ def test_sending_puts_a_manifest_after_what_it_lists(tmp_path, monkeypatch):
     (folder.path / "checkpoints" / "replay").mkdir()
     (folder.path / "checkpoints" / "replay" / "0-1.npz").write_text("piece")
     sent = []
-    monkeypatch.setattr(folder, "_put", lambda name, content: sent.append(name))
+    monkeypatch.setattr(folder, "_write", lambda name, content: sent.append(name))
     folder.saved()
     assert sent == [
         "checkpoints/replay/0-1.npz",

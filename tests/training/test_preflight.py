@@ -124,7 +124,7 @@ def test_a_device_must_be_there(config, cuda, device, message, monkeypatch):
 def test_changes_that_are_safe_are_returned(config):
     [change] = check_unchanged(config, config.with_settings(log_every=7), "here")
     assert change.safe and str(change) == "--log-every was 80, now 7"
-    with pytest.raises(ValueError, match=r"^here was begun") as caught:
+    with pytest.raises(ValueError, match=r"^here was started") as caught:
         check_unchanged(config, config.with_settings(hidden=3, batch_size=9), "here")
     assert "--hidden" in str(caught.value) and "--batch-size" in str(caught.value)
 

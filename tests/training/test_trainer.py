@@ -17,9 +17,9 @@ from tests.training import evaluations, flags, tiny_config
 from revbis.agents import methods
 from revbis.cli import main
 from revbis.system import files
+from revbis.system.json_lines import read_records
 from revbis.training import checkpoint as checkpoint_module
 from revbis.training.checkpoint import Checkpoints, DamagedError
-from revbis.training.records import read_records
 from revbis.training.run import finished, open_run, train
 from revbis.training.trainer import TrainingFailedError
 
@@ -117,7 +117,7 @@ def test_signals_save_and_leave(
     config = tiny_config(tmp_path, method="simsr-rev", checkpoint_every=100_000)
     stopped = signalled(config, 12, number)
     assert stopped.returncode == 128 + number, stopped
-    assert "repeat the command to go on" in stopped.stdout
+    assert "repeat the command to resume" in stopped.stdout
     assert "Traceback" not in stopped.stderr
     assert Checkpoints(config.directory / "checkpoints", 2).resume() is not None
     assert train(config)

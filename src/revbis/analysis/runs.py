@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from revbis import schema
-from revbis.analysis.files import (
-    Record,
-    explained,
-    named,
-    number,
-    read_lines,
-    shortened,
-)
+from revbis.analysis.files import explained, shortened
 from revbis.config import SAFE, Config
+from revbis.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile
+from revbis.system.json_lines import Record, named, read_lines, read_records
 from revbis.training.failures import given_up
+from revbis.training.folder import (
+    ABOUT,
+    ALARMS,
+    CONFIG,
+    EVALUATIONS,
+    FAILURES,
+    RESULT,
+    TRAINING,
+    is_finished,
+    read_result,
+)
+from revbis.training.records import agent_status
 
 Problem = Callable[[str], None]
 
@@ -26,12 +33,11 @@ Problem = Callable[[str], None]
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
 _LARGEST_RETURN = 1e100
 # Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
-_COMMON = frozenset(schema.Evaluation.__annotations__) - {"c"}
 T = TypeVar("T")
 
 
 class Evaluation(NamedTuple):
-    """A line of eval.jsonl.
+    """An evaluation, as a line of eval.jsonl has it.
 
     Attributes:
         frames: The frame it was due at, `due_frame`: what scores are compared by.
@@ -42,7 +48,7 @@ class Evaluation(NamedTuple):
         mean_return: Mean over its episodes.
         returns: Of each episode.
         success: Share of episodes with success at any step; None where the task has none.
-        status: What the agent reported of itself, such as c; see `agent_status`.
+        status: What the agent reported of itself, such as c.
     """
 
     frames: int
@@ -56,8 +62,8 @@ class Evaluation(NamedTuple):
     status: Mapping[str, float]
 
 
-class Alarm(NamedTuple):
-    """A line of alarms.jsonl.
+class RaisedAlarm(NamedTuple):
+    """An alarm that a run has raised, as a line of alarms.jsonl has it.
 
     Attributes:
         frames: When it was raised, if that is known.
@@ -71,7 +77,7 @@ class Alarm(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """The attempts at a run that failed, as the sweep notes them in failures.json.
+    """The failed attempts at a run, as the sweep writes them to failures.json.
 
     Attributes:
         total: How many.
@@ -100,17 +106,16 @@ class Run:
 
     folder: Path
     config: Config
-    about: schema.About
+    about: AboutFile
     evaluations: list[Evaluation]
-    alarms: list[Alarm]
+    alarms: list[RaisedAlarm]
     failures: Failures | None
     finished: bool
 
     @cached_property
     def training(self) -> list[Record]:
         """The complete lines of train.jsonl."""
-        lines = read_lines(self.folder / "train.jsonl", lambda problem: None)
-        return [record for _, record in lines.records]
+        return read_records(self.folder / TRAINING)
 
     @property
     def settings(self) -> tuple[tuple[str, Any], ...]:
@@ -132,10 +137,10 @@ class Run:
 def read_run(folder: Path, problem: Problem) -> Run | None:
     """Reads a run; invalid records are named, and a run that cannot be read is None."""
     try:
-        config = Config.read(folder / "config.json")
+        config = Config.read(folder / CONFIG)
     except (ValueError, OSError) as reason:
         text = explained(reason)
-        where = "" if "config.json" in text else "config.json: "
+        where = "" if CONFIG in text else f"{CONFIG}: "
         problem(f"{folder} is left out: {where}{text}")
         return None
     evaluations = _read_evaluations(folder, config, problem)
@@ -148,7 +153,7 @@ def read_run(folder: Path, problem: Problem) -> Run | None:
         failures=read_failures(folder, problem),
         finished=_finished(folder, config, problem),
     )
-    _tell_standing(run, problem)
+    _report_standing(run, problem)
     return run
 
 
@@ -167,27 +172,17 @@ def due_frame(frames: int, config: Config) -> int:
     return next(due for due in possible if due >= earliest)
 
 
-def agent_status(line: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of an evaluation that not every agent has, by name.
-
-    They are in its `status`; in records from before there was one, they stand beside the others.
-    """
-    beside = {name: value for name, value in line.items() if name not in _COMMON}
-    values = {**beside, **line.get("status", {})}
-    return {name: known for name, value in values.items() if (known := number(value)) is not None}
-
-
 def read_failures(folder: Path, problem: Problem) -> Failures | None:
     """The failed attempts at a run; None without any."""
     try:
-        text = (folder / "failures.json").read_bytes()
-        note: schema.Failures = schema.parse_json(text, schema.Failures, "failures.json")
+        content = (folder / FAILURES).read_bytes()
+        file: FailuresFile = schema.parse_json(content, FailuresFile, FAILURES)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: failures.json cannot be read: {explained(reason)}")
+        problem(f"{folder}: {FAILURES} cannot be read: {explained(reason)}")
         return None
-    failures = note["failures"]
+    failures = file["failures"]
     if not failures:
         return None
     return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
@@ -201,19 +196,14 @@ def failure_text(failures: Failures) -> str:
 
 
 def _finished(folder: Path, config: Config, problem: Problem) -> bool:
-    """Whether a run has spent its budget; result.json, written last, says so."""
     try:
-        text = (folder / "result.json").read_bytes()
-        result: schema.Result = schema.parse_json(text, schema.Result, "result.json")
-    except FileNotFoundError:
-        return False
+        return is_finished(read_result(folder), config.frames)
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: result.json cannot be read: {explained(reason)}")
+        problem(f"{folder}: {RESULT} cannot be read: {explained(reason)}")
         return False
-    return result["frames"] >= config.frames
 
 
-def _tell_standing(run: Run, problem: Problem) -> None:
+def _report_standing(run: Run, problem: Problem) -> None:
     if not run.evaluations:
         problem(f"{run.folder} has no evaluation yet")
     elif not run.finished:
@@ -221,18 +211,17 @@ def _tell_standing(run: Run, problem: Problem) -> None:
 
 
 def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
-    evaluations: dict[int, Evaluation] = {}
-    lines = _read_lines(folder / "eval.jsonl", schema.Evaluation, "evaluation", problem)
-    for record, line in lines:
-        one = _evaluation(line, config, agent_status(record))
+    by_frame: dict[int, Evaluation] = {}
+    for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
+        one = _evaluation(line, config)
         if abs(one.mean_return) <= _LARGEST_RETURN:
-            evaluations[one.frames] = one
+            by_frame[one.frames] = one
         else:
             problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
-    return [evaluations[frames] for frames in sorted(evaluations)]
+    return [by_frame[frames] for frames in sorted(by_frame)]
 
 
-def _evaluation(line: schema.Evaluation, config: Config, status: Mapping[str, float]) -> Evaluation:
+def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
     seconds = line.get("seconds")
     known = [value for value in line.get("success_any") or () if value is not None]
     return Evaluation(
@@ -244,25 +233,25 @@ def _evaluation(line: schema.Evaluation, config: Config, status: Mapping[str, fl
         mean_return=line["mean_return"],
         returns=tuple(v for v in line.get("returns", ()) if abs(v) <= _LARGEST_RETURN),
         success=sum(known) / len(known) if known else None,
-        status=status,
+        status=agent_status(line),
     )
 
 
-def _read_alarms(folder: Path, problem: Problem) -> list[Alarm]:
-    lines = _read_lines(folder / "alarms.jsonl", schema.Alarm, "alarm", problem)
+def _read_alarms(folder: Path, problem: Problem) -> list[RaisedAlarm]:
+    lines = _read_lines(folder / ALARMS, AlarmLine, "alarm", problem)
     return [
-        Alarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for _, line in lines
+        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
+        for line in lines
     ]
 
 
-def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[tuple[Record, T]]:
-    """The valid lines of a file, raw and converted; the others are named."""
-    kept: list[tuple[Record, T]] = []
+def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[T]:
+    """The valid lines of a file; the others are named."""
+    kept: list[T] = []
     odd: list[int] = []
     for line, record in read_lines(path, problem).records:
         try:
-            kept.append((record, schema.convert(record, kind, what)))
+            kept.append(schema.convert(record, kind, what))
         except ValueError:
             odd.append(line)
     if odd:
@@ -270,13 +259,13 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[
     return kept
 
 
-def _read_about(folder: Path, problem: Problem) -> schema.About:
+def _read_about(folder: Path, problem: Problem) -> AboutFile:
     """Versions by name, revision, command and machine."""
     try:
-        return schema.parse_json((folder / "run.json").read_bytes(), schema.About, "run.json")
+        return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
     except (OSError, ValueError) as reason:
         problem(
-            f"{folder}: run.json cannot be read: {explained(reason)}; its versions and command are "
+            f"{folder}: {ABOUT} cannot be read: {explained(reason)}; its versions and command are "
             "not known"
         )
         return {}

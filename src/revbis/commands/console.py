@@ -1,4 +1,4 @@
-"""What commands show: tables, and bars once something takes more than a moment."""
+"""What commands show: tables, and progress bars for what takes more than a moment."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
 
 @contextmanager
 def step_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Shows progress over so many equal steps; each call is one and says what it belongs to."""
+    """Shows progress over `total` equal steps; each call is one step and names its part."""
     done = count(1)
     with _bar("starting", total) as show:
         yield lambda text: show(text, next(done))
@@ -97,14 +97,14 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
     console = Console(stderr=True)
     every = _LIVE_SECONDS if console.is_terminal else _PLAIN_SECONDS
-    said = time.monotonic() - every + _LIVE_SECONDS
+    shown_at = time.monotonic() - every + _LIVE_SECONDS
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def show(text: Callable[[], str]) -> None:
-        nonlocal said
-        if time.monotonic() - said < every:
+        nonlocal shown_at
+        if time.monotonic() - shown_at < every:
             return
-        said = time.monotonic()
+        shown_at = time.monotonic()
         if live is None:
             print(text(), file=sys.stderr, flush=True)
         else:
@@ -116,16 +116,16 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Notes SIGINT and SIGTERM; a second one ends the process at once."""
+    """Collects SIGINT and SIGTERM for a clean end; a second one ends the process immediately."""
     caught: list[int] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if caught:
             raise KeyboardInterrupt
         caught.append(number)
-        print("\nrevbis: saving; once more to leave at once", file=sys.stderr, flush=True)
+        print("\nrevbis: saving; press Ctrl-C again to quit now", file=sys.stderr, flush=True)
 
-    kept = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    kept = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield caught
     finally:
@@ -133,24 +133,13 @@ def stop_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def in_time(seconds: float) -> str:
-    """A duration as a person would say it."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 100:
-        return f"{hours // 24} days {hours % 24} h"
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
-
-
 def _plain_lines(total: float) -> Callable[[str, float], None]:
-    said = time.monotonic()
+    shown_at = time.monotonic()
 
     def show(text: str, done: float) -> None:
-        nonlocal said
-        if time.monotonic() - said > _PLAIN_SECONDS:
-            said = time.monotonic()
+        nonlocal shown_at
+        if time.monotonic() - shown_at > _PLAIN_SECONDS:
+            shown_at = time.monotonic()
             print(f"{text}, {done / total:.0%} done", file=sys.stderr, flush=True)
 
     return show

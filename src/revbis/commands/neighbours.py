@@ -40,12 +40,13 @@ def command(
     checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
     checks.whole(seed, "--seed", 0)
     from revbis.inspect.neighbours import draw, find_neighbours
+    from revbis.training.folder import NEIGHBOURS
     from revbis.training.run import open_run
 
     config, agent = open_run(run)
-    found = find_neighbours(
+    nearest = find_neighbours(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
     )
-    path = out or run / "neighbours.png"
-    draw(found, path, f"{config.task}, {config.method}: nearest states under the learned metric")
+    path = out or run / NEIGHBOURS
+    draw(nearest, path, f"{config.task}, {config.method}: nearest states under the learned metric")
     print(f"written to {path}")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from revbis.commands.console import in_time, print_table, status_line, stop_signals
+from revbis.commands.console import print_table, status_line, stop_signals
 from revbis.config import Config, RunSettings
 from revbis.presets import preset_config
 from revbis.system.factories import is_factory_name
+from revbis.system.words import in_time
 
 if TYPE_CHECKING:
     from revbis.agents import AgentSettings
@@ -108,7 +109,7 @@ def _train(config: Config, restart: bool) -> None:
             restart=restart,
         )
     if not done:
-        print(f"saved in {config.directory}; repeat the command to go on")
+        print(f"saved in {config.directory}; repeat the command to resume")
         sys.exit(128 + caught[0])
     _print_result(config)
 
@@ -137,14 +138,14 @@ def _print_result(config: Config) -> None:
     from revbis.training.run import read_evaluations
 
     records = read_evaluations(config.directory)
-    told = dict.fromkeys((name for record in records for name in agent_status(record)), "")
+    columns = dict.fromkeys((name for record in records for name in agent_status(record)), "")
     rows = [
         {
             "frames": f"{record['frames']:,}",
             "mean return": f"{record['mean_return']:.1f}",
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
-            **told | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
             "time": in_time(record["seconds"]),
         }
         for record in records

@@ -14,7 +14,7 @@ from revbis.doctor.drawing import chosen_backend, examine_backend
 from revbis.doctor.packages import EXTRAS, examine_numpy, examine_package, tested, versioned
 from revbis.doctor.process import Answer
 from revbis.doctor.report import Finding, Health, Report
-from revbis.system.memory import in_words
+from revbis.system.words import in_words
 
 _LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
 

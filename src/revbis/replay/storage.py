@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from revbis import checks
 from revbis.system import memory
+from revbis.system.words import in_words
 
 Storage = Literal["ram", "disk"]
 STORAGES = ("ram", "disk")
@@ -254,8 +255,8 @@ def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
     free, needed = shutil.disk_usage(nearest).free, layout.frame_bytes
     if needed > free:
         raise ValueError(
-            f"a replay of {layout.capacity:,} frames takes {memory.in_words(needed)} on disk, but "
-            f"only {memory.in_words(free)} is free at {directory}; use another directory or a "
+            f"a replay of {layout.capacity:,} frames takes {in_words(needed)} on disk, but "
+            f"only {in_words(free)} is free at {directory}; use another directory or a "
             f"smaller --replay-capacity (up to {free * layout.capacity // needed:,} fits)"
         )
     memory.ensure_fits(

@@ -1,6 +1,6 @@
 """One attempt at a run, in a process of its own: on this machine or as a Ray task.
 
-`python -m revbis.sweep.attempt JOB` is how a local sweep starts one. What it prints goes to the
+`python -m revbis.sweep.attempt JOB` is how a local sweep starts one. Its output goes to the
 attempt's log; the last line on the real standard output says how it ended.
 """
 
@@ -29,7 +29,7 @@ _PARENT_DEATH = 1  # of Linux's prctl
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be attempted.
+    """A run to train.
 
     Attributes:
         config: The run's settings, as `Config.as_dict` gives them.
@@ -55,11 +55,12 @@ class Outcome:
 
 
 def attempt(job: Job) -> Outcome:
-    """Trains a run until it is finished, fails, is stopped, or another attempt takes it over."""
+    """Trains a run until it is finished, fails, is stopped, or is taken over by another attempt."""
     runtime.prepare(job.config["threads"])
     from revbis.config import Config
-    from revbis.training.folder import MirroredFolder, RunFolder, SupersededError
+    from revbis.training.folder import RunFolder, SupersededError
     from revbis.training.run import finished, train
+    from revbis.training.storage import MirroredFolder
 
     config = Config.from_dict(job.config)
     if job.storage is None:
@@ -95,7 +96,7 @@ def attempt(job: Job) -> Outcome:
 def _is_final(problem: Exception) -> bool:
     """Whether another attempt would end the same way: settings, tasks, losses that are not finite.
 
-    Files that cannot be read, and what a machine lacks, may be otherwise elsewhere or later.
+    Files that cannot be read, and what a machine lacks, may be there elsewhere or later.
     """
     from revbis.envs.rendering import RenderingError
     from revbis.training.checkpoint import DamagedError
@@ -106,7 +107,7 @@ def _is_final(problem: Exception) -> bool:
 
 
 def _mirrored(config: Any, url: str, kind: Any) -> tuple[Any, Any]:
-    """The run in a folder of this machine's own, for storage that cannot be written in place."""
+    """The run in a folder on this machine, for storage that cannot be written in place."""
     name = config.directory.relative_to(config.out).as_posix()
     place = blake2b(url.encode(), digest_size=8).hexdigest()
     scratch = Path(tempfile.gettempdir()) / f"revbis-{place}-{os.getpid()}"
@@ -120,14 +121,14 @@ def _below(out: Path) -> str:
 
 
 def _on_signal(number: int, caught: list[int]) -> None:
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         caught.append(number)
 
-    signal.signal(number, note)
+    signal.signal(number, handle)
 
 
 def _end_with_parent() -> None:
-    """Asks Linux for a SIGTERM when the sweep dies, so that no run goes on unseen."""
+    """Asks Linux for a SIGTERM when the sweep dies, so that no run trains on unnoticed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGTERM)
 
@@ -135,7 +136,7 @@ def _end_with_parent() -> None:
 def main() -> None:
     """Runs the job given as JSON."""
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which tells us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which ends us
     answer = os.dup(1)
     outcome = attempt(Job(**json.loads(sys.argv[1])))
     os.write(answer, json.dumps(vars(outcome)).encode() + b"\n")

@@ -10,39 +10,39 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from revbis.commands.console import in_time
+from revbis.system.words import in_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from revbis.sweep.driver import Entry, State
+    from revbis.sweep.driver import Entry, RunState
 
-_ORDER: tuple[State, ...] = ("running", "failed", "waiting", "finished")
+_ORDER: tuple[RunState, ...] = ("running", "failed", "waiting", "finished")
 _PLAIN_SECONDS = 30.0
 _COLOURS = {"running": "cyan", "failed": "red", "waiting": "dim", "finished": "green"}
 _COLUMNS = ("state", "frames", "done", "frames/s", "left", "return")
-# Left out one after the other where the screen is narrow, after attempts and what agents tell;
+# Left out one after the other where the screen is narrow, after attempts and agents' status;
 # `done` stands in for `frames`.
 _DROPPED = ("frames", "frames/s", "left", "return")
 _GAP = 2  # between columns
-_LEAST_NAME = 24  # letters of a name in one line; longer names go on in the next
+_LEAST_NAME = 24  # letters of a name in one line; longer names continue in the next
 _REASONS = 3  # of failed runs, on a live board
 _AROUND = 6  # lines that are no runs
 
 
 @contextmanager
 def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
-    """A live table on a terminal; elsewhere a line for each change, and a summary now and then.
+    """A live table on a terminal; elsewhere a line for each change, and a summary every 30 s.
 
     Args:
-        where: Where runs are made.
+        where: Where runs train.
     """
     from rich.console import Console
     from rich.live import Live
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(where)
+        yield PlainBoard(where)
         return
     with Live(console=console, auto_refresh=False) as live:
         yield lambda entries: live.update(
@@ -53,11 +53,11 @@ def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
 def table(
     entries: Sequence[Entry], where: str, width: int, height: int | None = None
 ) -> RenderableType:
-    """All runs, or as many as fit: first those that run, have failed, and wait.
+    """All runs, or as many as fit: running ones first, then failed, waiting and finished ones.
 
     Args:
         entries: The runs.
-        where: Where they are made.
+        where: Where they train.
         width: Columns of the screen; what does not fit is left out.
         height: Lines of the screen; all runs when not given.
     """
@@ -83,7 +83,7 @@ def table(
 
 
 def common_folder(names: Sequence[str]) -> str:
-    """The folders that all runs share; a run keeps at least its last part as its own."""
+    """The folders that all runs share; at least the last part of a name is a run's own."""
     parts = [name.split("/")[:-1] for name in names]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
     return "/".join(each[0] for each in same)
@@ -98,7 +98,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def time_left(entries: Sequence[Entry]) -> str:
-    """The time until the last run ends, as the running ones go; empty while that is not known."""
+    """The time until the last run ends, at the present speed; empty while that is not known."""
     speeds = [entry.standing.frames_per_second for entry in entries if entry.state == "running"]
     known = [speed for speed in speeds if speed]
     if not known or len(known) < len(speeds):
@@ -116,11 +116,11 @@ def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
     from rich.text import Text
 
     names = [_below(entry.name, prefix) for entry in entries]
-    told = list(dict.fromkeys(name for entry in entries for name in entry.standing.status))
-    cells = [{"state": entry.state} | _cells(entry, told) for entry in entries]
-    all_columns = (*_COLUMNS, *told, "attempts")
+    status = list(dict.fromkeys(name for entry in entries for name in entry.standing.status))
+    cells = [{"state": entry.state} | _cells(entry, status) for entry in entries]
+    all_columns = (*_COLUMNS, *status, "attempts")
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in all_columns}
-    dropped = ("attempts", *reversed(told), *_DROPPED)
+    dropped = ("attempts", *reversed(status), *_DROPPED)
     columns, room = _fitting(widths, dropped, max(map(len, names)), width)
     rows = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
     rows.add_column("run", overflow="fold", width=room)
@@ -147,23 +147,23 @@ def _fitting(
     return columns, max(room, min(name, _LEAST_NAME))
 
 
-def _cells(entry: Entry, status: Sequence[str]) -> dict[str, str]:
+def _cells(entry: Entry, names: Sequence[str]) -> dict[str, str]:
     standing, budget = entry.standing, entry.config.frames
     speed = standing.frames_per_second if entry.state == "running" else None
-    mean, told = standing.mean_return, standing.status
+    mean, status = standing.mean_return, standing.status
     return {
         "frames": f"{standing.frames:,}/{budget:,}",
         "done": f"{min(standing.frames / budget, 1):.0%}",
         "frames/s": f"{speed:.0f}" if speed else "",
         "left": in_time(max(budget - standing.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
-        **{name: f"{told[name]:.3f}" if name in told else "" for name in status},
+        **{name: f"{status[name]:.3f}" if name in status else "" for name in names},
         "attempts": str(entry.attempts or ""),
     }
 
 
 def _short(number: float) -> str:
-    """A return in at most eight letters or so: 0.5, 812.4, 1.2e+08."""
+    """A return in about eight characters at most: 0.5, 812.4, 1.2e+08."""
     return f"{round(number, 1) + 0.0:.1f}" if abs(number) < 1e6 else f"{number:.1e}"
 
 
@@ -171,11 +171,11 @@ def _below(name: str, prefix: str) -> str:
     return name.removeprefix(f"{prefix}/") if prefix else name
 
 
-class Lines:
-    """The board where there is no terminal.
+class PlainBoard:
+    """The board where there is no terminal: lines on standard error.
 
     Args:
-        where: Where runs are made.
+        where: Where runs train.
     """
 
     def __init__(self, where: str) -> None:
@@ -183,14 +183,19 @@ class Lines:
         self._printed: float | None = None
 
     def __call__(self, entries: Sequence[Entry]) -> None:
-        """Prints what has changed, and a summary now and then."""
+        """Prints what has changed, and a summary every 30 s."""
         for entry in entries:
             now = (entry.state, entry.attempts)
             if self._states.get(entry.name, ("waiting", 0)) != now:
                 why = f": {entry.text}" if entry.text and entry.state != "finished" else ""
                 attempt = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
-                print(f"{entry.name} {entry.state}{attempt}{why}", file=sys.stderr, flush=True)
+                _print(f"{entry.name} {entry.state}{attempt}{why}")
             self._states[entry.name] = now
         if self._printed is None or time.monotonic() - self._printed > _PLAIN_SECONDS:
             self._printed = time.monotonic()
-            print(f"{summary(entries)} · {self._where}", file=sys.stderr, flush=True)
+            _print(f"{summary(entries)} · {self._where}")
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Drives a sweep: starts attempts, counts failures, resumes, until every run is done or given up.
 
-The runs' folders are the only lasting state. A sweep that is repeated finds out from them which
-runs are finished, which go on from a checkpoint, and which have failed too often.
+The runs' folders are the only lasting state. A sweep that is repeated reads from them which runs
+are finished, which resume from a checkpoint, and which have failed too often.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from revbis.sweep.place import Place, Standing
 from revbis.training import preflight
 from revbis.training.failures import given_up
 
-State = Literal["waiting", "running", "finished", "failed"]
+RunState = Literal["waiting", "running", "finished", "failed"]
 _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _REFUSALS = 5  # listed in one error
 
 
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
 
 class Runner(Protocol):
-    """Where attempts are made."""
+    """Starts attempts, and notices when they end."""
 
     where: str
 
@@ -51,10 +51,10 @@ class Runner(Protocol):
         """Starts an attempt at the run of that name."""
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Waits up to so long for attempts to end."""
+        """Waits at most so long for attempts to end."""
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once."""
+        """Ends an attempt immediately."""
 
     def close(self) -> None:
         """Asks all attempts to save and end, and waits for them."""
@@ -62,7 +62,7 @@ class Runner(Protocol):
 
 @dataclass
 class Entry:
-    """A run of the sweep and how it stands.
+    """A run of the sweep and its state.
 
     Attributes:
         name: Its folder below the sweep's.
@@ -71,12 +71,12 @@ class Entry:
         attempts: Attempts started by this sweep.
         standing: How far it is.
         text: Why its last attempt ended early.
-        stalled: Whether this sweep ended the attempt because the run told nothing for long.
+        stalled: Whether this sweep ended the attempt because it made no progress for long.
     """
 
     name: str
     config: Config
-    state: State = "waiting"
+    state: RunState = "waiting"
     attempts: int = 0
     standing: Standing = Standing()  # noqa: RUF009 (frozen)
     text: str = ""
@@ -102,9 +102,9 @@ class Sweep:
         self._by_name = {entry.name: entry for entry in self.entries}
         for entry in self.entries:
             if retry_failed and place.failures(entry.name):
-                place.note_failures(entry.name, [])
-            self._look(entry)
-            if place.result_frames(entry.name) >= entry.config.frames:
+                place.write_failures(entry.name, [])
+            self._update_standing(entry)
+            if place.finished(entry.name, entry.config.frames):
                 entry.state = "finished"
             elif self._given_up(entry):
                 entry.state = "failed"
@@ -115,10 +115,10 @@ class Sweep:
         return all(entry.state == "finished" for entry in self.entries)
 
     def check(self, *, here: bool) -> None:
-        """Refuses the sweep if one of its runs cannot be made.
+        """Refuses the sweep if one of its runs cannot be trained.
 
         Args:
-            here: Whether this machine makes the runs.
+            here: Whether the runs train on this machine.
 
         Raises:
             ValueError: With every reason, or the first few of many.
@@ -138,20 +138,20 @@ class Sweep:
         show: Callable[[Sequence[Entry]], None],
         stop: Callable[[], bool],
     ) -> None:
-        """Goes on until no run is left, or a stop is asked for.
+        """Continues until no run is left, or a stop is requested.
 
         Args:
-            runner: Where attempts are made; closed at the end.
+            runner: Starts attempts; closed at the end.
             show: Called every second.
-            stop: Asked every second; then running attempts are saved and ended.
+            stop: Asked every second; then running attempts save and end.
         """
         try:
             while any(entry.state in ("waiting", "running") for entry in self.entries):
                 if stop():
                     return
                 self._start_some(runner)
-                for ended in runner.ended(_LOOK_SECONDS):
-                    self._note(ended)
+                for ended in runner.ended(_POLL_SECONDS):
+                    self._handle_end(ended)
                 self._watch(runner)
                 show(self.entries)
         finally:
@@ -177,17 +177,17 @@ class Sweep:
         if entry.state != "finished":
             preflight.check(entry.config, here=here)
 
-    def _note(self, ended: Ended) -> None:
+    def _handle_end(self, ended: Ended) -> None:
         entry, outcome = self._by_name[ended.name], ended.outcome
         stalled, entry.stalled = entry.stalled, False
-        self._look(entry)
+        self._update_standing(entry)
         if outcome.end == "finished":
             entry.state = "finished"
             return
         entry.state, entry.text = "waiting", outcome.text
         entry.not_before = time.monotonic() + _BACK_OFF_SECONDS * min(entry.attempts, 10)
         if stalled:  # it was this sweep that ended it, however that looks from outside
-            entry.text = f"ended: it told nothing for {_STALL_SECONDS:.0f} s"
+            entry.text = f"ended: no progress for {_STALL_SECONDS:.0f} s"
         elif outcome.end == "refused" or (outcome.end == "failed" and ended.blame):
             self._record_failure(entry, outcome.text, final=outcome.end == "refused")
             if self._given_up(entry):
@@ -199,7 +199,7 @@ class Sweep:
         if final:
             failure["final"] = True
         failures.append(failure)
-        self._place.note_failures(entry.name, failures)
+        self._place.write_failures(entry.name, failures)
 
     def _given_up(self, entry: Entry) -> bool:
         failures = self._place.failures(entry.name)
@@ -207,16 +207,16 @@ class Sweep:
             entry.text = failures[-1]["text"]
         return given_up(failures)
 
-    def _look(self, entry: Entry) -> None:
+    def _update_standing(self, entry: Entry) -> None:
         standing = self._place.standing(entry.name)
         if standing != entry.standing:
             entry.standing, entry.changed = standing, time.monotonic()
 
     def _watch(self, runner: Runner) -> None:
-        """Reads what the running ones tell, and ends those that have told nothing for long."""
+        """Reads the progress of running attempts, and ends those without any for long."""
         for entry in self.entries:
             if entry.state == "running":
-                self._look(entry)
+                self._update_standing(entry)
                 if time.monotonic() - entry.changed > _STALL_SECONDS:
                     entry.stalled, entry.changed = True, time.monotonic()
                     runner.kill(entry.name)
@@ -227,7 +227,7 @@ def _refusal(reasons: dict[str, list[str]], runs: int) -> str:
     refused = sum(map(len, reasons.values()))
     if refused == runs and len(reasons) == 1:
         return next(iter(reasons))
-    lines = [f"{refused} of {runs} runs cannot be made, so none is started:"]
+    lines = [f"{refused} of {runs} runs cannot be trained; none was started:"]
     for text, names in list(reasons.items())[:_REFUSALS]:
         others = f" and {len(names) - 1} more runs" if len(names) > 1 else ""
         lines.append(f"  {names[0]}{others}: {text}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,7 @@ _GIVEN = ("task", "method", "seed", "preset", "out", "threads")
 
 @dataclass(frozen=True)
 class Grid:
-    """What to run.
+    """Which runs to train.
 
     Attributes:
         tasks: Task names.
@@ -32,11 +32,11 @@ class Grid:
         seeds: Seeds.
         preset: Where settings come from.
         settings: Settings that differ from the preset's, in every run.
-        overrides: Further settings by name; with them, every run is made once for each name, in
-            a folder of that name.
+        overrides: Further settings by name; with them, every run is trained once for each name,
+            in a folder of that name.
 
     Raises:
-        ValueError: For anything that cannot be run, before anything is.
+        ValueError: For anything that cannot be trained, before anything starts.
     """
 
     tasks: tuple[Text, ...]
@@ -67,7 +67,7 @@ class Grid:
             raise ValueError(f"the grid has {runs:,} runs; at most {_MOST_RUNS:,} are allowed")
 
     def configs(self, out: Path) -> list[Config]:
-        """Every run, seed by seed, so that a sweep cut short has whole rows."""
+        """Every run, seed by seed, so that an unfinished sweep is whole for the first seeds."""
         overrides = self.overrides or {"": {}}
         return [
             self._config(out / name, seed, task, method, settings)
@@ -107,6 +107,42 @@ def read_grid(name: str) -> Grid:
         checks.choice(name, shipped_grids(), "the grid")
         text = (files("revbis.sweep") / "grids" / f"{name}.yaml").read_text()
     return grid_from(_load_yaml(text, name), name)
+
+
+def choose_grid(
+    name: str | None,
+    *,
+    tasks: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    preset: str | None = None,
+    settings: Sequence[str] = (),
+) -> Grid:
+    """The grid of that name, with the values of flags in place of its own.
+
+    Args:
+        name: A YAML file, or a grid that ships with the package; None for flags alone.
+        tasks: Tasks.
+        methods: Methods.
+        seeds: Seeds.
+        preset: Where settings come from.
+        settings: Words like `frames=60000`.
+
+    Raises:
+        ValueError: If there is no such grid, or it cannot be trained.
+    """
+    given = {"tasks": tasks, "methods": methods, "seeds": seeds, "preset": preset}
+    flags = {key: value for key, value in given.items() if value}
+    extra = parse_settings(settings)
+    if name is None:
+        if not tasks or not methods:
+            raise ValueError(
+                "give a grid (a YAML file, or one of "
+                f"{', '.join(shipped_grids())}) or --tasks and --methods"
+            )
+        return grid_from(flags | {"settings": extra}, "the flags")
+    grid = read_grid(name)
+    return replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
 
 
 def grid_from(values: Any, name: str = "the grid") -> Grid:

@@ -18,7 +18,7 @@ class LocalRunner:
     """Attempts as child processes; they end, saving, when this process does.
 
     Args:
-        workers: How many at once.
+        workers: How many in parallel.
     """
 
     where = "this machine"
@@ -34,13 +34,13 @@ class LocalRunner:
     def start(self, name: str, job: Job) -> None:
         """Starts an attempt at the run of that name."""
         words = [sys.executable, "-m", "revbis.sweep.attempt", json.dumps(asdict(job))]
-        # Until it has a log of its own, what a child says is kept for its last words.
+        # Until a child has a log of its own, the end of its output says what went wrong.
         self._children[name] = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Waits up to so long for attempts to end."""
+        """Waits at most so long for attempts to end."""
         until = time.monotonic() + seconds
         while True:
             done = [name for name, child in self._children.items() if child.poll() is not None]
@@ -49,7 +49,7 @@ class LocalRunner:
             time.sleep(0.05)
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once; it is then among the ended."""
+        """Ends an attempt immediately; it is then among the ended."""
         self._children[name].kill()
 
     def close(self) -> None:
@@ -68,13 +68,13 @@ class LocalRunner:
 
 def _outcome(child: subprocess.Popen[bytes]) -> tuple[Outcome, bool]:
     """How a child ended, and whether the run is to blame if it failed."""
-    said = child.communicate()[0].decode(errors="replace").strip().splitlines()
-    if child.returncode == 0 and said:
-        return Outcome(**json.loads(said[-1])), True
+    lines = child.communicate()[0].decode(errors="replace").strip().splitlines()
+    if child.returncode == 0 and lines:
+        return Outcome(**json.loads(lines[-1])), True
     if child.returncode < 0:
         text = f"ended by signal {-child.returncode}"
         if child.returncode == -9:
             text += ", as when memory runs out"
     else:
-        text = said[-1] if said else f"exit code {child.returncode}"
+        text = lines[-1] if lines else f"exit code {child.returncode}"
     return Outcome("failed", text), True

@@ -1,7 +1,7 @@
 """Measures how fast a run will be, in a process of its own that is ended when the time is up.
 
-`python -m revbis.sweep.measure CONFIG` is that process. It prints what it knows after each part,
-so that a machine too slow for all of them still gives some.
+`python -m revbis.sweep.measure CONFIG` is that process. It prints its results after each part, so
+that a machine too slow for all parts still gives some.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def measure(config: Config, seconds: float = SECONDS) -> Speed:
     Large batches are not tried: their time follows from that of smaller ones.
 
     Raises:
-        NotMeasuredError: If the time is too short, or the run cannot be made.
+        NotMeasuredError: If the time is too short, or the run cannot be trained.
     """
     words = [sys.executable, "-m", "revbis.sweep.measure", json.dumps(config.as_dict())]
     try:
         done = subprocess.run(words, capture_output=True, timeout=seconds, check=False)
         printed, errors = done.stdout, done.stderr.decode(errors="replace").split("\n")
-        reason = next((line for line in reversed(errors) if line.strip()), "it told nothing")
+        reason = next((line for line in reversed(errors) if line.strip()), "no message")
     except subprocess.TimeoutExpired as late:
         printed, reason = late.stdout or b"", f"{seconds:.0f} s are too short on this machine now"
     speed = parse(printed.decode(errors="replace"))
@@ -62,7 +62,7 @@ def parse(printed: str) -> Speed | None:
     for line in printed.splitlines():
         try:
             parts |= json.loads(line)
-        except (ValueError, TypeError):  # cut off, or a simulator's own words
+        except (ValueError, TypeError):  # cut off, or a simulator's own output
             continue
     times = [parts.get(name) for name in ("step", "act", "update")]
     step, act, update = (each if isinstance(each, float) else None for each in times)
@@ -116,7 +116,7 @@ def _measure_steps(env: TaskEnv, replay: Replay) -> float:
 
 
 def _measure(run: Callable[[], object], repeats: int) -> float:
-    """Median time, after one run that does not count."""
+    """Median time, after a first run that does not count."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -125,8 +125,9 @@ def _measure(run: Callable[[], object], repeats: int) -> float:
     return median(times[1:])
 
 
-def _tell(**parts: float | int | None) -> None:
-    print(json.dumps(parts), flush=True)
+def _send(**parts: float | int | None) -> None:
+    sys.stdout.write(json.dumps(parts) + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -142,7 +143,7 @@ def main() -> None:
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon
     replay = make_replay(config, env, capacity=2 * _STEPS + config.frame_stack + config.n_step)
-    _tell(
+    _send(
         step=_measure_steps(env, replay),
         episode=None if horizon is None else -(-horizon // config.action_repeat),
     )
@@ -150,7 +151,7 @@ def main() -> None:
     device = resolve_device(config.device)
     agent = make_agent(config, env, device)
     observation, _ = env.reset(seed=0)
-    _tell(act=_measure(lambda: agent.act(observation, 0, explore=False), _ACTS))
+    _send(act=_measure(lambda: agent.act(observation, 0, explore=False), _ACTS))
     times: dict[int, float] = {}
     for batch in batches(config):
         agent = make_agent(config.with_settings(batch_size=batch), env, device)
@@ -160,11 +161,11 @@ def main() -> None:
             return float(sum(metrics.values()))  # waits for GPUs
 
         times[batch] = _measure(update, _UPDATES)
-        _tell(update=extrapolate(times, config.agent.batch_size))
+        _send(update=extrapolate(times, config.agent.batch_size))
 
 
 def _limit_memory() -> None:
-    """What is too large for a measurement ends it, and not the machine."""
+    """Ends a measurement that needs too much memory before the machine runs out of it."""
     try:
         import resource
 

@@ -1,11 +1,10 @@
-"""The sweep's folder: what the driver reads and notes there, whatever the files may hold."""
+"""The sweep's folder: what the driver reads and writes there, whatever the files may hold."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import re
 import tempfile
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -14,9 +13,20 @@ from typing import Any, TypeVar
 
 from revbis import schema
 from revbis.config import Config
-from revbis.schema import Beat, Failure, Failures, Result
-from revbis.training.folder import is_url, open_storage
+from revbis.schema import Failure, FailuresFile, ProgressFile, ResultFile
+from revbis.system.files import write_whole
+from revbis.training.folder import (
+    CHECKPOINTS,
+    CONFIG,
+    FAILURES,
+    PROGRESS,
+    RESULT,
+    STOP,
+    is_finished,
+    newest_checkpoint,
+)
 from revbis.training.records import agent_status
+from revbis.training.storage import is_url, open_storage
 
 T = TypeVar("T")
 
@@ -26,11 +36,11 @@ class Standing:
     """How far a run is, by its files; None for what they do not say.
 
     Attributes:
-        frames: Frames made.
-        frames_per_second: Speed since the attempt began.
+        frames: Frames so far.
+        frames_per_second: Speed since the attempt started.
         seconds: Time spent on all frames.
         mean_return: Of the last evaluation.
-        status: What the agent tells of itself.
+        status: The agent's status.
         beat: Frames in progress.json, which change while the run is alive.
     """
 
@@ -53,9 +63,8 @@ class Place:
 
     def __init__(self, out: str) -> None:
         self.url = out if is_url(out) else None
-        self._storage, self._root = open_storage(
-            out if self.url else f"file://{Path(out).resolve()}"
-        )
+        self._root = Path() if self.url else Path(out).resolve()
+        self._storage = open_storage(self.url or f"file://{self._root}")
 
     def name(self, config: Config) -> str:
         """A run's folder below the sweep's."""
@@ -68,26 +77,26 @@ class Place:
         return f"{self.url.rstrip('/') if self.url else self._root}/{name}"
 
     def config(self, name: str) -> Config | None:
-        """What the run in a folder was begun with; None if there is no run.
+        """The settings of the run in a folder; None if there is no run.
 
         Raises:
             ValueError: If there is one, but its settings cannot be read.
         """
-        content = self._read(name, "config.json")
+        content = self._read(name, CONFIG)
         if content is None:
             return None
         try:
             return Config.from_dict(schema.parse_json(content, dict[str, Any], "it"))
         except (ValueError, TypeError) as problem:
             raise ValueError(
-                f"{self.folder(name)}/config.json is not a revbis config: {problem}; remove the "
-                "folder or give another --out"
+                f"{self.folder(name)}/{CONFIG} is not a revbis config: {problem}; remove the "
+                "folder or pass another --out"
             ) from None
 
     def standing(self, name: str) -> Standing:
         """How far a run is."""
-        progress = self._parsed(name, "progress.json", Beat) or Beat()
-        result = self._parsed(name, "result.json", Result)
+        progress = self._parsed(name, PROGRESS, ProgressFile) or ProgressFile()
+        result = self._result(name)
         beat = progress.get("frames", 0)
         newest = result if result is not None and result["frames"] >= beat else progress
         return Standing(
@@ -99,34 +108,43 @@ class Place:
             beat=beat,
         )
 
-    def result_frames(self, name: str) -> int:
-        """Frames of a run that has spent a budget; 0 if it has not."""
-        result = self._parsed(name, "result.json", Result)
-        return 0 if result is None else result["frames"]
+    def finished(self, name: str, budget: int) -> bool:
+        """Whether a run has spent its budget."""
+        return is_finished(self._result(name), budget)
 
     def failures(self, name: str) -> list[Failure]:
         """The failed attempts at a run that were its own fault."""
-        noted = self._parsed(name, "failures.json", Failures)
-        return [] if noted is None else noted["failures"]
+        content = self._parsed(name, FAILURES, FailuresFile)
+        return [] if content is None else content["failures"]
 
-    def note_failures(self, name: str, failures: list[Failure]) -> None:
-        """Writes the failed attempts at a run."""
-        self.write(name, "failures.json", {"failures": failures})
+    def write_failures(self, name: str, failures: list[Failure]) -> None:
+        """Replaces the list of failed attempts at a run."""
+        self.write(name, FAILURES, {"failures": failures})
+
+    def ask_to_stop(self, name: str) -> None:
+        """Asks the running attempt at a run to save and end."""
+        self.write(name, STOP, {})
 
     def checkpoint(self, name: str) -> int:
-        """Frames at a run's newest checkpoint."""
-        self._storage.invalidate_cache()
+        """The frame of a run's newest checkpoint; 0 without one."""
+        self._storage.fs.invalidate_cache()
         try:
-            paths = self._storage.ls(f"{self._root}/{name}/checkpoints", detail=False)
+            paths = self._storage.ls(f"{name}/{CHECKPOINTS}", detail=False)
         except OSError:
             return 0
-        matches = [re.search(r"frame-(\d{12})/?$", str(path)) for path in paths]
-        return max((int(match[1]) for match in matches if match), default=0)
+        return newest_checkpoint(path.rstrip("/").rpartition("/")[2] for path in paths) or 0
 
     def write(self, name: str, file: str, content: dict[str, Any]) -> None:
-        """Writes a JSON file of a run."""
-        self._storage.makedirs(f"{self._root}/{name}", exist_ok=True)
-        self._storage.pipe_file(f"{self._root}/{name}/{file}", json.dumps(content).encode())
+        """Writes a JSON file of a run; on a path it is replaced as a whole."""
+        encoded = json.dumps(content).encode()
+        if self.url is None:
+            write_whole(self._root / name / file, encoded)
+            return
+        self._storage.makedirs(name, exist_ok=True)
+        self._storage.pipe_file(f"{name}/{file}", encoded)
+
+    def _result(self, name: str) -> ResultFile | None:
+        return self._parsed(name, RESULT, ResultFile)
 
     def _parsed(self, name: str, file: str, kind: type[T]) -> T | None:
         """A JSON file of a run, if it is there and of that type."""
@@ -137,9 +155,9 @@ class Place:
             return None
 
     def _read(self, name: str, file: str) -> bytes | None:
-        self._storage.invalidate_cache()
+        self._storage.fs.invalidate_cache()
         try:
-            content: bytes = self._storage.cat_file(f"{self._root}/{name}/{file}")
+            content: bytes = self._storage.cat_file(f"{name}/{file}")
         except OSError:
             return None
         return content
@@ -161,6 +179,6 @@ def _positive(value: float | None) -> float | None:
     return value if value is not None and 0 < value < math.inf else None
 
 
-def _status(beat: Beat) -> dict[str, float]:
+def _status(progress: ProgressFile) -> dict[str, float]:
     """The finite numbers of an agent's status."""
-    return {name: value for name, value in agent_status(beat).items() if math.isfinite(value)}
+    return {name: value for name, value in agent_status(progress).items() if math.isfinite(value)}

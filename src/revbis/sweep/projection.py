@@ -1,26 +1,34 @@
-"""What a run will take, before it is started: time, memory and disk. Imports no torch."""
+"""What runs will take, before they are started: time, memory and disk. Imports no torch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
 
+from revbis.agents.registry import resolve
 from revbis.config import Config
 from revbis.replay.storage import Layout
+
+if TYPE_CHECKING:
+    from revbis.sweep.driver import Entry
 
 _PROCESS_BYTES = 800_000_000  # Python, PyTorch and a simulator, as measured
 _ACTIONS = 32  # more numbers than any action has
 _FEATURES = 64  # more than most tasks' own vectors have
+_OVER = ("finished", "failed")  # no more attempts are made at such a run
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What the parts of a run take, in seconds.
+    """Seconds that the parts of a run take.
 
     Attributes:
-        step: An agent step of the environment, drawing included.
+        step: An agent step of the environment, rendering included.
         act: The choice of an action by the networks.
         update: An update.
-        episode: Agent steps of an episode, where that is known: evaluations play whole ones.
+        episode: Agent steps of an episode, where known: evaluations play whole ones.
     """
 
     step: float
@@ -38,7 +46,7 @@ def memory_bytes(config: Config) -> int:
 
 
 def disk_bytes(config: Config) -> int:
-    """Disk of a run's folder: mostly the replay buffer, which checkpoints contain."""
+    """Disk space of a run's folder: mostly the replay buffer, which checkpoints contain."""
     layout = _layout(config)
     copies = 2 if config.replay_storage == "disk" else 1  # the buffer's own file, and checkpoints
     return copies * layout.frame_bytes + layout.other_bytes
@@ -54,7 +62,7 @@ def seconds_left(config: Config, done: int, speed: Speed) -> float:
 
     Args:
         config: The run.
-        done: Frames it has made.
+        done: Frames so far.
         speed: What its parts take.
     """
     first = done // config.action_repeat
@@ -66,6 +74,65 @@ def seconds_left(config: Config, done: int, speed: Speed) -> float:
     evaluations = config.frames // config.eval_every - done // config.eval_every + (done == 0)
     played = evaluations * config.eval_episodes * speed.episode
     return training + played * (speed.step + speed.act)
+
+
+def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | None]:
+    """Seconds that each run will still take; None where nothing is known, 0 if it is given up.
+
+    Args:
+        entries: The runs.
+        speed: As measured; else runs are taken to be as fast as those that have started.
+    """
+    if speed is not None:
+        return [
+            0.0
+            if entry.state in _OVER
+            else seconds_left(entry.config, entry.standing.frames, speed)
+            for entry in entries
+        ]
+    rates = {entry.name: rate for entry in entries if (rate := _rate(entry)) is not None}
+    return [_time_left(entry, entries, rates) for entry in entries]
+
+
+def representative(entries: Sequence[Entry]) -> Config | None:
+    """A run to measure: one that is still to train, with an objective if there is one."""
+    open_runs = [entry.config for entry in entries if entry.state not in _OVER]
+    with_objective = [config for config in open_runs if resolve(config.method).objective]
+    return next(iter(with_objective or open_runs), None)
+
+
+def together(times: Sequence[float | None], workers: int) -> float | None:
+    """Seconds until the last run ends, with `workers` in parallel; None if a time is not known."""
+    known = [each for each in times if each is not None]
+    if len(known) < len(times):
+        return None
+    return max(sum(known) / workers, max(known, default=0.0))
+
+
+def _rate(entry: Entry) -> float | None:
+    """Frames per second of a run, once its random steps no longer count for much."""
+    standing, config = entry.standing, entry.config
+    if standing.frames < 2 * config.agent.explore_steps * config.action_repeat:
+        return None
+    return standing.frames / standing.seconds if standing.seconds else None
+
+
+def _time_left(entry: Entry, entries: Sequence[Entry], rates: dict[str, float]) -> float | None:
+    """By the rate of the run itself, of runs of its task and method, of its method, or of all."""
+    if entry.state in _OVER:
+        return 0.0
+    left = max(entry.config.frames - entry.standing.frames, 0)
+    mine = entry.config
+    for similar in (
+        [entry],
+        [e for e in entries if (e.config.task, e.config.method) == (mine.task, mine.method)],
+        [e for e in entries if e.config.method == mine.method],
+        entries,
+    ):
+        known = [rates[each.name] for each in similar if each.name in rates]
+        if known:
+            return left / median(known)
+    return None
 
 
 def _layout(config: Config) -> Layout:

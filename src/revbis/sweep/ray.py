@@ -1,6 +1,6 @@
 """Runs as tasks of a Ray cluster.
 
-A task is one attempt and Ray never retries it: this side does, because only it can tell a run that
+A task is one attempt and Ray never retries it: the sweep does, because only it can tell a run that
 fails from a machine that died.
 """
 
@@ -22,7 +22,7 @@ _GRACE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Request:
-    """What a run asks of a node.
+    """What a run requests from a node.
 
     Attributes:
         cpus: Cores.
@@ -40,7 +40,7 @@ class RayRunner:
 
     Args:
         address: Of an existing cluster; None starts one on this machine.
-        request: What each run asks for.
+        request: What each run requests.
         place: The sweep's folder, through which running attempts are asked to stop.
 
     Raises:
@@ -73,7 +73,7 @@ class RayRunner:
         )
 
     def room(self) -> int:
-        """How many more attempts the nodes that are alive can take."""
+        """How many more attempts fit on the nodes that are alive."""
         slots = sum(self._slots(node["Resources"]) for node in self._ray.nodes() if node["Alive"])
         if slots == 0 and time.monotonic() - self._warned > 60:
             self._warned = time.monotonic()
@@ -91,7 +91,7 @@ class RayRunner:
         self._tasks[self._attempt.remote(job)] = name
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Waits up to so long for attempts to end."""
+        """Waits at most so long for attempts to end."""
         if not self._tasks:
             time.sleep(seconds)
             return []
@@ -99,15 +99,15 @@ class RayRunner:
         return [Ended(self._tasks.pop(task), *self._outcome(task)) for task in done]
 
     def kill(self, name: str) -> None:
-        """Ends an attempt at once."""
-        for task, of in self._tasks.items():
-            if of == name:
+        """Ends an attempt immediately."""
+        for task, run in self._tasks.items():
+            if run == name:
                 self._ray.cancel(task, force=True)
 
     def close(self) -> None:
         """Asks all attempts to save and end, waits for them, and leaves the cluster."""
         for name in self._tasks.values():
-            self._place.write(name, "stop", {})
+            self._place.ask_to_stop(name)
         if self._tasks:
             tasks = list(self._tasks)
             _, left = self._ray.wait(tasks, num_returns=len(tasks), timeout=_GRACE_SECONDS)

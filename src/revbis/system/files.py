@@ -29,13 +29,26 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: If the disk is full, for example, with the path; the file is then unchanged.
     """
+    with named_when_whole(path) as unfinished, open(unfinished, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+@contextmanager
+def named_when_whole(path: Path) -> Iterator[Path]:
+    """Another path to write to: the file gets its name at the end, or is deleted after an error.
+
+    It may still be lost when the power fails; `whole_file` waits for the disk.
+
+    Raises:
+        OSError: As when the disk is full, with the path; the file is then what it was before.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")  # what writes it may need the suffix
     try:
-        with open(unfinished, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield unfinished
         os.replace(unfinished, path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
@@ -43,7 +56,6 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             # the error of a full disk does not name the file
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

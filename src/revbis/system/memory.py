@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from revbis.system.words import in_words
+
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
 _PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -77,15 +79,6 @@ def ensure_fits(needed: int, what: str, remedy: str) -> None:
         )
     if needed >= _SAY_ABOVE:
         _LOG.warning("%s takes %s of memory (%s is free)", what, in_words(needed), in_words(free))
-
-
-def in_words(size: float) -> str:
-    """A number of bytes with a unit, such as `8 GB`."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 def _machine_bytes() -> tuple[int, int]:

@@ -26,7 +26,7 @@ class Alarm:
 
 
 def non_finite(metrics: Mapping[str, float]) -> Alarm | None:
-    """A loss or value that is NaN or infinite: the run cannot go on."""
+    """A loss or value that is NaN or infinite: the run cannot continue."""
     bad = [name for name, value in metrics.items() if not math.isfinite(value)]
     if not bad:
         return None

@@ -27,6 +27,15 @@ import numpy as np
 from revbis import schema
 from revbis.schema import CountOrZero, FileEntry, Manifest
 from revbis.system.files import digest, digest_of_bytes, sync_folder, write_whole
+from revbis.training.folder import (
+    AGENT,
+    MANIFEST,
+    REPLAY,
+    STATE,
+    checkpoint_frames,
+    checkpoint_name,
+    newest_checkpoint,
+)
 
 if TYPE_CHECKING:
     from revbis.replay import Replay
@@ -34,10 +43,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("revbis")
 _FORMAT = "revbis checkpoint 1"
 _PIECE = 4096  # records in a file, so that saving never needs much memory
-_NAME = re.compile(r"frame-(\d{12})")
-_FIRST = f"frame-{0:012d}"
-_FILE = re.compile(r"agent\.pt|state\.json|replay/\d{12}-\d{12}\.npz")
-_TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader, beside a run that goes on
+_FILE = re.compile(rf"{re.escape(AGENT)}|{re.escape(STATE)}|{REPLAY}/\d{{12}}-\d{{12}}\.npz")
+_TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader, beside a run that is training
 
 
 class _Written(TypedDict):
@@ -106,10 +113,10 @@ class Checkpoints:
         self._guard()
         self._save_records(replay)
         files = {
-            "agent.pt": _packed(agent),
-            "state.json": json.dumps({"format": _FORMAT, **state}).encode(),
+            AGENT: _packed(agent),
+            STATE: json.dumps({"format": _FORMAT, **state}).encode(),
         }
-        final = self.folder / f"frame-{frames:012d}"
+        final = self.folder / checkpoint_name(frames)
         unfinished = self.folder / f".{final.name}"
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
@@ -118,7 +125,7 @@ class Checkpoints:
             manifest = {name: _entry(unfinished / name) for name in files}
             manifest |= {name: _entry(self.folder / name) for name in self._pieces}
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
-            write_whole(unfinished / "manifest.json", content)
+            write_whole(unfinished / MANIFEST, content)
             self._guard()  # once more: the pieces may have taken a while
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
@@ -130,7 +137,7 @@ class Checkpoints:
         return final
 
     def resume(self) -> Checkpoint | None:
-        """The newest intact checkpoint, for the one process that will go on writing.
+        """The newest intact checkpoint, for the one process that will write more.
 
         Damaged ones that are newer are reported and renamed, so that they do not count among those
         kept. If none is intact, nothing is touched.
@@ -164,8 +171,7 @@ class Checkpoints:
     @property
     def newest_frame(self) -> int | None:
         """The frame of the newest checkpoint, if there is one."""
-        folders = _folders(self.folder)
-        return int(folders[-1].name.removeprefix("frame-")) if folders else None
+        return newest_checkpoint(path.name for path in _folders(self.folder))
 
     def _save_records(self, replay: Replay) -> None:
         """Writes the records that are new since the last checkpoint."""
@@ -173,7 +179,7 @@ class Checkpoints:
             stop = min(start + _PIECE, replay.written)
             if stop <= replay.oldest:
                 continue
-            name = f"replay/{start:012d}-{stop:012d}.npz"
+            name = f"{REPLAY}/{start:012d}-{stop:012d}.npz"
             buffer = io.BytesIO()
             np.savez(buffer, allow_pickle=False, **replay.export(start, stop))
             write_whole(self.folder / name, buffer.getvalue())
@@ -184,14 +190,15 @@ class Checkpoints:
     def _tidy(self) -> None:
         """Deletes old checkpoints, and pieces that no kept one lists."""
         kept = _folders(self.folder)
-        if len(kept) > 1 and kept[0].name == _FIRST:  # worth nothing beside a later one
+        # that of frame 0 is worth nothing beside a later one
+        if len(kept) > 1 and kept[0].name == checkpoint_name(0):
             shutil.rmtree(kept.pop(0), ignore_errors=True)
         for folder in kept[: -self.keep]:
             shutil.rmtree(folder, ignore_errors=True)
         needed = set(self._pieces)
         for folder in kept[-self.keep :]:
             needed |= set(_manifest(folder))
-        for path in (self.folder / "replay").glob("*.npz"):
+        for path in (self.folder / REPLAY).glob("*.npz"):
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
 
@@ -199,7 +206,7 @@ class Checkpoints:
 def read_agent(root: Path) -> dict[str, Any] | None:
     """The agent's state at the newest checkpoint whose agent.pt is intact; None without any.
 
-    For readers: nothing is written or renamed, and the run may go on meanwhile. A checkpoint that
+    For readers: nothing is written or renamed, and the run may train meanwhile. A checkpoint that
     is deleted or replaced while it is read is looked for again.
 
     Args:
@@ -224,7 +231,7 @@ def read_agent(root: Path) -> dict[str, Any] | None:
 
 def _folders(root: Path) -> list[Path]:
     try:
-        return sorted(path for path in root.iterdir() if _NAME.fullmatch(path.name))
+        return sorted(path for path in root.iterdir() if checkpoint_frames(path.name) is not None)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -232,17 +239,17 @@ def _folders(root: Path) -> list[Path]:
 def _load(folder: Path, root: Path) -> Checkpoint:
     """Reads a checkpoint after checking every file it needs."""
     manifest = _manifest(folder)
-    pieces = [root / name for name in manifest if name.startswith("replay/")]
+    pieces = [root / name for name in manifest if name.startswith(f"{REPLAY}/")]
     for path in pieces:
-        entry = manifest[f"replay/{path.name}"]
+        entry = manifest[f"{REPLAY}/{path.name}"]
         if not path.is_file() or path.stat().st_size != entry["bytes"]:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} is missing or truncated")
         if digest(path) != entry["digest"]:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} has changed")
-    content = _content(folder, "state.json", manifest)
+    content = _content(folder, STATE, manifest)
     try:
-        state: dict[str, Any] = schema.parse_json(content, dict[str, Any], "state.json")
-        replay: _Written = schema.convert(state.get("replay"), _Written, "state.json's replay")
+        state: dict[str, Any] = schema.parse_json(content, dict[str, Any], STATE)
+        replay: _Written = schema.convert(state.get("replay"), _Written, f"{STATE}'s replay")
     except ValueError as problem:
         raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
     return Checkpoint(folder, _agent(folder, manifest), state, pieces, replay["written"])
@@ -251,15 +258,15 @@ def _load(folder: Path, root: Path) -> Checkpoint:
 def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
     import torch
 
-    content = _content(folder, "agent.pt", manifest)
+    content = _content(folder, AGENT, manifest)
     try:
         agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as problem:  # whatever the reader raises, the file is not what we wrote
         raise DamagedError(
-            f"checkpoint {folder} cannot be read: agent.pt: {_first_line(problem)}"
+            f"checkpoint {folder} cannot be read: {AGENT}: {_first_line(problem)}"
         ) from None
     if not isinstance(agent, dict):
-        raise DamagedError(f"checkpoint {folder} cannot be read: agent.pt holds no agent")
+        raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT} holds no agent")
     return agent
 
 
@@ -280,8 +287,8 @@ def _content(folder: Path, name: str, manifest: dict[str, FileEntry]) -> bytes:
 def _manifest(folder: Path) -> dict[str, FileEntry]:
     """The files that a checkpoint lists; their names are ours, so that none leads elsewhere."""
     try:
-        text = (folder / "manifest.json").read_bytes()
-        manifest: Manifest = schema.parse_json(text, Manifest, "manifest.json")
+        text = (folder / MANIFEST).read_bytes()
+        manifest: Manifest = schema.parse_json(text, Manifest, MANIFEST)
     except (OSError, ValueError) as problem:
         raise DamagedError(f"checkpoint {folder} is damaged: no manifest ({problem})") from None
     if manifest["format"] != _FORMAT:

@@ -56,10 +56,10 @@ def check(config: Config, *, here: bool = True) -> None:
 def check_unchanged(
     before: Config, now: Config, folder: Path | str, discard: str = "--restart"
 ) -> list[Change]:
-    """Refuses settings with which the run in a folder cannot go on; returns the other changes.
+    """Refuses settings with which the run in a folder cannot resume; returns the other changes.
 
     Args:
-        before: What the run was begun with.
+        before: What the run was started with.
         now: What is asked for.
         folder: Where the run is, for the message.
         discard: How the user gets rid of it, for the message.
@@ -71,7 +71,7 @@ def check_unchanged(
     unsafe = [str(change) for change in differing if not change.safe]
     if unsafe:
         raise ValueError(
-            f"{folder} was begun with other settings: {'; '.join(unsafe)}. Pass the same "
+            f"{folder} was started with other settings: {'; '.join(unsafe)}. Pass the same "
             f"ones to resume it, another --out for a new run, or {discard} to discard it"
         )
     return differing

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revbis.schema import CountOrZero, Evaluation
+from revbis.schema import CountOrZero, EvaluationLine
 
 
 @dataclass
@@ -63,12 +63,12 @@ class SavedEpisode(TypedDict):
 class SavedRecords(TypedDict):
     """What a checkpoint keeps of a run's records."""
 
-    evaluations: list[Evaluation]
+    evaluations: list[EvaluationLine]
     alarms: list[dict[str, Any]]
     train_bytes: CountOrZero
 
 
-class State(TypedDict):
+class SavedState(TypedDict):
     """What a checkpoint's state.json holds, but for the replay's part."""
 
     progress: Progress
@@ -87,9 +87,9 @@ class Status:
         progress: Counters.
         last_return: Of the last training episode.
         last_evaluation: Mean return of the last evaluation.
-        agent: What the agent tells of itself, such as the coefficient c.
+        agent: The agent's status, such as the coefficient c.
         seconds: By phase.
-        frames_per_second: Since this process began.
+        frames_per_second: Since this process started.
     """
 
     progress: Progress

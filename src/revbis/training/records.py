@@ -1,19 +1,17 @@
-"""What a run writes down: train.jsonl, eval.jsonl, alarms.jsonl, TensorBoard, Weights & Biases."""
+"""What a run records: train.jsonl, eval.jsonl, alarms.jsonl, TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from revbis.system.files import write_whole
+from revbis.system.json_lines import Record, line_of
+from revbis.training.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING
 
 _LOG = logging.getLogger("revbis")
-Record = dict[str, Any]
-RECORDS = ("train.jsonl", "eval.jsonl", "alarms.jsonl")  # of a run, in its folder
 
 
 class Records:
@@ -43,10 +41,10 @@ class Records:
         self.folder, self._guard = folder, guard
         self.evaluations: list[Record] = []
         self.alarms: list[Record] = []
-        self._train = folder / "train.jsonl"
+        self._train = folder / TRAINING
         self._sinks: list[Any] = []
         if tensorboard:
-            self._sinks += _tensorboard(folder / "tensorboard")
+            self._sinks += _tensorboard(folder / TENSORBOARD)
         if wandb:
             self._sinks += _wandb(wandb, folder, run)
 
@@ -54,19 +52,19 @@ class Records:
         """Appends a line to train.jsonl."""
         self._guard()
         with open(self._train, "a") as file:
-            file.write(_line(record))
+            file.write(line_of(record))
         self._send("train", record)
 
     def evaluation(self, record: Record) -> None:
         """Adds a line to eval.jsonl."""
         self.evaluations.append(record)
-        self._write("eval.jsonl", self.evaluations)
+        self._write(EVALUATIONS, self.evaluations)
         self._send("eval", record)
 
     def alarm(self, record: Record) -> None:
         """Adds a line to alarms.jsonl."""
         self.alarms.append(record)
-        self._write("alarms.jsonl", self.alarms)
+        self._write(ALARMS, self.alarms)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -74,23 +72,23 @@ class Records:
         return {"evaluations": self.evaluations, "alarms": self.alarms, "train_bytes": size}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to the records of a checkpoint."""
+        """Returns to the records of a checkpoint."""
         self.evaluations, self.alarms = list(state["evaluations"]), list(state["alarms"])
-        self._write("eval.jsonl", self.evaluations)
-        if self.alarms or (self.folder / "alarms.jsonl").exists():
-            self._write("alarms.jsonl", self.alarms)
+        self._write(EVALUATIONS, self.evaluations)
+        if self.alarms or (self.folder / ALARMS).exists():
+            self._write(ALARMS, self.alarms)
         if self._train.exists():
             with open(self._train, "r+b") as file:
                 file.truncate(min(state["train_bytes"], self._train.stat().st_size))
 
     def close(self) -> None:
-        """Ends what was opened."""
+        """Closes TensorBoard and Weights & Biases."""
         for sink in self._sinks:
             sink.close()
 
     def _write(self, name: str, records: list[Record]) -> None:
         self._guard()
-        write_whole(self.folder / name, "".join(map(_line, records)).encode())
+        write_whole(self.folder / name, "".join(map(line_of, records)).encode())
 
     def _send(self, kind: str, record: Record) -> None:
         numbers = {
@@ -134,50 +132,23 @@ def _tensorboard(folder: Path) -> list[_TensorBoard]:
 
 
 def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
-    """A run at Weights & Biases; without a network it is kept on disk, and training goes on."""
+    """A run at Weights & Biases; without a network it is kept on disk, and training continues."""
     try:
         import wandb
     except ImportError:
         raise ValueError("--wandb needs wandb; type: pip install wandb") from None
     identity = "-".join(folder.parts[-4:])
     try:
-        opened = wandb.init(
+        session = wandb.init(
             project=project, config=run, dir=str(folder), name=identity, id=identity, resume="allow"
         )
     except Exception as problem:  # a service outside must never stop a run
-        _LOG.warning("Weights & Biases did not start (%s); training goes on without it", problem)
+        _LOG.warning("Weights & Biases did not start (%s); training continues without it", problem)
         return []
-    return [_Wandb(opened)]
+    return [_Wandb(session)]
 
 
 def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
-    """What the agent told of itself in an evaluation; earlier runs kept c alone, if any."""
+    """The agent's status in an evaluation or in progress.json; earlier runs kept c alone."""
     status: Mapping[str, Any] = record.get("status", {"c": record.get("c")})
     return {name: value for name, value in status.items() if value is not None}
-
-
-def read_records(path: Path) -> list[Record]:
-    """The lines of a record file; a last line that was cut off is passed over."""
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text().splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
-
-
-def _line(record: Record) -> str:
-    finite = {name: _finite(value) for name, value in record.items()}
-    return json.dumps(finite, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no NaN and no infinity."""
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

@@ -1,4 +1,4 @@
-"""A run's folder from the outside: beginning, taking up again, and reading it."""
+"""A run from the outside: starting it, resuming it, and reading what it left."""
 
 from __future__ import annotations
 
@@ -14,21 +14,33 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from revbis import __version__, schema
+from revbis import __version__
 from revbis.agents import Agent
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.presets import command_line
-from revbis.schema import Result
+from revbis.schema import AboutFile, ResultFile
 from revbis.system.files import write_whole
+from revbis.system.json_lines import Record, read_records
 from revbis.system.runtime import use_threads
 from revbis.training import preflight
 from revbis.training.build import make_agent, resolve_device
 from revbis.training.checkpoint import Checkpoints, read_agent
-from revbis.training.folder import RunFolder
+from revbis.training.folder import (
+    ABOUT,
+    CHECKPOINTS,
+    CONFIG,
+    EVALUATIONS,
+    FAILURES,
+    RECORDS,
+    RESULT,
+    RunFolder,
+    is_finished,
+    read_result,
+)
 from revbis.training.progress import Status
-from revbis.training.records import RECORDS, Records, read_records
+from revbis.training.records import Records
 from revbis.training.trainer import Trainer
 
 _LOG = logging.getLogger("revbis")
@@ -42,21 +54,21 @@ def train(
     home: RunFolder | None = None,
     restart: bool = False,
 ) -> bool:
-    """Trains a run, from its beginning or from its newest checkpoint.
+    """Trains a run, from frame 0 or from its newest checkpoint.
 
     Args:
         config: The run; its folder follows from it.
         stop: Asked after every agent step; True saves and leaves.
         report: Called after every agent step.
         home: The run's folder, already claimed; claimed here when not given.
-        restart: Discard what the folder holds and begin at frame 0. Otherwise a run with records
-            is resumed or refused, never begun anew.
+        restart: Discard what the folder holds and start at frame 0. Otherwise a run with records
+            is resumed or refused, never restarted.
 
     Returns:
         Whether the run is finished; a finished one is left as it is.
 
     Raises:
-        ValueError: If the run was begun with other settings, has no intact checkpoint to resume
+        ValueError: If the run was started with other settings, has no intact checkpoint to resume
             from, and for whatever cannot be trained.
         TrainingFailedError: If a loss is not finite.
         SupersededError: If another process has taken the run over.
@@ -93,7 +105,7 @@ def _train(
     folder = config.directory
     if restart:
         _discard(folder)
-    checkpoints = Checkpoints(folder / "checkpoints", config.keep_checkpoints, home.check)
+    checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
     checkpoint = checkpoints.resume()
     if checkpoint is None:
         _refuse_to_restart(folder)
@@ -106,9 +118,9 @@ def _train(
     )
     try:
         trainer = Trainer(config, records, checkpoints, device)
-        write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2).encode())
+        write_whole(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
         about = _about(config, trainer.env.identity)
-        write_whole(folder / "run.json", json.dumps(about, indent=2).encode())
+        write_whole(folder / ABOUT, json.dumps(about, indent=2).encode())
         if checkpoint is None:
             trainer.save()  # before the first record: what has records can be resumed
             home.saved()
@@ -128,14 +140,14 @@ def _train(
 
 def _discard(folder: Path) -> None:
     """Deletes a run's checkpoints, then its records: a kill in between cannot mix two runs."""
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    for name in (*RECORDS, "result.json", "failures.json"):
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    for name in (*RECORDS, RESULT, FAILURES):
         (folder / name).unlink(missing_ok=True)
 
 
 def _refuse_to_restart(folder: Path) -> None:
-    """A run without a checkpoint may begin at frame 0 only if nothing was recorded yet."""
-    written = [name for name in (*RECORDS, "result.json") if _size(folder / name)]
+    """A run without a checkpoint may start at frame 0 only if nothing was recorded yet."""
+    written = [name for name in (*RECORDS, RESULT) if _size(folder / name)]
     if written:
         raise ValueError(
             f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
@@ -148,16 +160,14 @@ def _size(path: Path) -> int:
 
 
 def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
-    """Whether to stop here; tells others how far the run is on the way."""
+    """Whether to stop here; reports progress on the way."""
     return home.beat(trainer.status) or stop()
 
 
 def finished(config: Config) -> bool:
     """Whether a run has spent its budget."""
     try:
-        text = (config.directory / "result.json").read_bytes()
-        result: Result = schema.parse_json(text, Result, "result.json")
-        return result["frames"] >= config.frames
+        return is_finished(read_result(config.directory), config.frames)
     except (OSError, ValueError):
         return False
 
@@ -168,8 +178,8 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     Raises:
         ValueError: If the folder is no run, or has no checkpoint yet.
     """
-    config = Config.read(folder / "config.json")
-    state = read_agent(folder / "checkpoints")
+    config = Config.read(folder / CONFIG)
+    state = read_agent(folder / CHECKPOINTS)
     if state is None:
         raise ValueError(f"{folder} has no checkpoint yet; train it further")
     env = make_env(**config.environment, seed=config.seed)
@@ -183,21 +193,21 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     return config, agent
 
 
-def read_evaluations(folder: Path) -> list[dict[str, Any]]:
+def read_evaluations(folder: Path) -> list[Record]:
     """The lines of a run's eval.jsonl."""
-    return read_records(folder / "eval.jsonl")
+    return read_records(folder / EVALUATIONS)
 
 
 def _show_changes(config: Config, folder: Path) -> None:
-    """Refuses settings with which the run in the folder cannot go on; shows the others."""
-    path = folder / "config.json"
+    """Refuses settings with which the run in the folder cannot resume; shows the other changes."""
+    path = folder / CONFIG
     if path.exists():
         for change in preflight.check_unchanged(Config.read(path), config, folder):
             _LOG.warning("%s", change)
 
 
-def _about(config: Config, identity: dict[str, Any]) -> dict[str, Any]:
-    """What is to be known about a run besides its settings."""
+def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
+    """How a run is made, besides its settings."""
     versions = {"revbis": __version__, "python": platform.python_version()}
     for name in ("torch", "numpy", *packages()):
         try:
@@ -229,9 +239,9 @@ def _revision() -> str | None:
 
 def _write_result(folder: Path, trainer: Trainer) -> None:
     last = trainer.records.evaluations[-1]
-    result = {
+    result: ResultFile = {
         "frames": trainer.progress.frames,
         "mean_return": last["mean_return"],
         "seconds": trainer.clock.total,
     }
-    write_whole(folder / "result.json", json.dumps(result, indent=2).encode())
+    write_whole(folder / RESULT, json.dumps(result, indent=2).encode())

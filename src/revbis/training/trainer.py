@@ -24,12 +24,13 @@ from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
 from revbis.training.evaluate import episode_seed, evaluate
+from revbis.training.folder import AGENT, DIAGNOSIS, FACTS, STATE
 from revbis.training.progress import (
     Averages,
     Progress,
     RunningEpisode,
     SavedEpisode,
-    State,
+    SavedState,
     Status,
     digest_of,
     saved_episode,
@@ -181,14 +182,14 @@ class Trainer:
         self.replay.cut()
         return "the task did not come to the same observation again: its episode was cut here"
 
-    def _load(self, checkpoint: Checkpoint) -> State:
+    def _load(self, checkpoint: Checkpoint) -> SavedState:
         """Gives agent and replay their state; returns the rest, checked.
 
         Raises:
             DamagedError: If anything in it does not fit this run.
         """
         try:
-            state: State = schema.convert(checkpoint.state, State, "state.json")
+            state: SavedState = schema.convert(checkpoint.state, SavedState, STATE)
             self._check_actions(state["episode"])
             self.agent.load_state_dict(checkpoint.agent)
             self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
@@ -334,12 +335,12 @@ class Trainer:
     def _fail(self, alarm: Alarm, metrics: dict[str, float]) -> NoReturn:
         """Saves what may explain the failure, and gives up."""
         self._raise(alarm)
-        folder = self.records.folder / "diagnosis"
+        folder = self.records.folder / DIAGNOSIS
         buffer = io.BytesIO()
         torch.save(self.agent.state_dict(), buffer)
-        write_whole(folder / "agent.pt", buffer.getvalue())
+        write_whole(folder / AGENT, buffer.getvalue())
         facts = {"alarm": vars(alarm), "progress": vars(self.progress), "metrics": metrics}
-        write_whole(folder / "facts.json", json.dumps(facts, indent=2).encode())
+        write_whole(folder / FACTS, json.dumps(facts, indent=2).encode())
         raise TrainingFailedError(
             f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
             f"{folder}; the last checkpoint is untouched"

@@ -11,7 +11,7 @@ from revbis.analysis import tables
 from revbis.analysis.files import printable
 from revbis.analysis.layout import Table
 from revbis.analysis.report.training import Training, Trainings
-from revbis.analysis.runs import Alarm, Run, failure_text
+from revbis.analysis.runs import RaisedAlarm, Run, failure_text
 from revbis.analysis.scores import Group, Study
 
 _ROOM = 12_000_000  # bytes for videos and pictures, in base64: the page stays below 15 MB
@@ -75,7 +75,7 @@ def messages(study: Study, root: Path, more: Sequence[str]) -> list[str]:
     return sorted(texts, key=lambda problem: " is left out: " not in problem)
 
 
-def alarms(study: Study) -> list[tuple[Group, str, Alarm]]:
+def alarms(study: Study) -> list[tuple[Group, str, RaisedAlarm]]:
     """Every alarm with the group and the name of the run that raised it."""
     return [
         (group, _name(group, run), alarm) for group, run in _runs(study) for alarm in run.alarms

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from revbis.analysis.files import Record, count, named, number, record_of
+from revbis.analysis.files import count, number
 from revbis.analysis.runs import Run
+from revbis.system.json_lines import Record, named, record_of
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
