@@ -249,6 +249,11 @@ def test_output_to_a_full_disk_is_one_line() -> None:
     assert done.stderr == "revbis: error: standard output: No space left on device\n"
 
 
+def test_no_output_at_all_is_no_traceback() -> None:
+    done = revbis("--version", preexec_fn=lambda: os.close(1))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     done = revbis(
         *("tabular", "solve", "--example", "toy", "--out", str(tmp_path)),

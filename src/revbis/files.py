@@ -39,12 +39,21 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         os.replace(unfinished, path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
-        if (
-            isinstance(problem, OSError) and problem.errno is not None
-        ):  # a full disk does not say which file it was
+        if isinstance(problem, OSError) and problem.errno is not None:
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds a path to errors of the system that name none: a full disk does not say which file."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno is None or problem.filename is not None:
+            raise
+        raise OSError(problem.errno, problem.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from revbis.files import naming
+
 if TYPE_CHECKING:
     from revbis.progress import Status
 
@@ -121,7 +123,7 @@ class RunFolder:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(path, "xb") as file:
+            with naming(path), open(path, "xb") as file:
                 file.write(content)
         except FileExistsError:
             return False

@@ -30,6 +30,7 @@ from revbis.analysis.panels import (
 )
 from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group, Study
+from revbis.files import whole_file
 
 _THRESHOLDS = np.linspace(0.0, 1.0, 101)
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
@@ -210,7 +211,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     with mpl.rc_context(STYLE):
         for kind, about in metadata.items():
             path = folder / f"{name}.{kind}"
-            figure.savefig(path, format=kind, dpi=200, metadata=about)
+            with whole_file(path) as file:
+                figure.savefig(file, format=kind, dpi=200, metadata=about)
             paths.append(path)
     return paths
 

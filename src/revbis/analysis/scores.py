@@ -19,6 +19,7 @@ from revbis.analysis.runs import (
     read_failures,
     read_run,
 )
+from revbis.files import naming
 
 # Scores of different values of these are of different problems, whatever the method.
 _ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
@@ -130,7 +131,10 @@ class Study:
 
     def write_csv(self, path: Path) -> None:
         """Writes the tidy table."""
-        with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
+        with (
+            naming(path),
+            open(path, "w", newline="", encoding="utf-8", errors="replace") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow(Row._fields)
             writer.writerows(self.rows())

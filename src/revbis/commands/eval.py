@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from revbis.commands.console import print_table, step_bar
+from revbis.files import naming
 
 
 def command(
@@ -61,7 +62,8 @@ def command(
         row["success at the end"] = f"{sum(bool(e.success_last) for e in played) / episodes:.0%}"
     print_table(str(run), [row])
     if out is not None:
-        out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
+        with naming(out):
+            out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
         print(f"written to {out}")
     if video is not None:
         from revbis.video import record_episode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from revbis.commands.console import in_time, print_table, status_line, stop_signals
+from revbis.commands.tables import line_width, wrap
 from revbis.config import Config
 from revbis.presets import preset_config
 
@@ -127,13 +128,19 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  " + " ".join(METHODS))
+    print("methods:")
+    _print_names(METHODS)
     print("tasks (any gym:ID and package.module:factory too):")
     for suite in ("dmc", "metaworld"):
-        print("  " + " ".join(task_names(suite)))
+        _print_names(task_names(suite))
         text = missing(suite)
         if text is not None:
             print(f"  {text}")
+
+
+def _print_names(names: Iterable[str]) -> None:
+    for line in wrap(" ".join(names), line_width() - 2):
+        print(f"  {line}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:
