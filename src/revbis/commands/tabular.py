@@ -201,7 +201,7 @@ def _example(source: Source) -> tuple[FiniteMDP, Array]:
         case "rooms":
             return examples.four_rooms(size, slip=source.slip)
         case "garnet":
-            return examples.garnet(size, seed=source.seed)
+            return examples.garnet(size, branching=min(size, 5), seed=source.seed)
         case _:
             return examples.delay_chain(size)
 
@@ -264,23 +264,37 @@ def _file_name(source: Source, result: MetricResult) -> str:
     """Says all that the distances depend on, so that nothing else is written over."""
     parts = [_mdp_name(source)]
     if source.policy != Source.policy and result.policy is not None:
-        parts.append(Path(source.policy).stem)
+        is_word = source.policy in ("uniform", "optimal")
+        parts.append(source.policy if is_word else _name_of_file(source.policy))
     parts.append(result.metric)
     if result.level != "state":
         parts.append(result.level)
-    parts.append(f"gamma-{result.gamma:g}" if result.c is None else f"c-{result.discount:g}")
+    c, gamma = result.c, result.gamma
+    parts.append(f"gamma-{_digits(gamma)}" if c is None else f"c-{_digits(result.discount)}")
     return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
 
 def _mdp_name(source: Source) -> str:
-    parts = [source.example or source.gym or Path(source.mdp or "").stem]
+    parts = [source.example or source.gym or _name_of_file(source.mdp or "")]
     if source.example in _DEFAULT_SIZES:
         parts.append(str(_size(source)))
     if source.example in ("grid", "rooms") and source.slip != Source.slip:
-        parts.append(f"slip-{source.slip:g}")
+        parts.append(f"slip-{_digits(source.slip)}")
     if source.example == "garnet" and source.seed != Source.seed:
         parts.append(f"seed-{source.seed}")
     return "-".join(parts)
+
+
+def _name_of_file(path: str | Path) -> str:
+    """A file's name, with a few digits of its content: files in two folders may share a name."""
+    from revbis.files import digest
+
+    return f"{Path(path).stem}-{digest(Path(path))[:6]}"
+
+
+def _digits(number: float) -> str:
+    """A number with every digit that tells it from another."""
+    return f"{float(number)}".removesuffix(".0")
 
 
 def _statement_row(statement: Statement) -> dict[str, str]:
