@@ -35,10 +35,10 @@ def summary(study: Study, at: Mapping[str, int]) -> Html:
         cells: list[object] = [
             element(
                 "span",
-                Html(re.sub(r"([:_])", r"\1<wbr>", text(group.task))),  # where a phone may break it
+                _breakable(group.task),
                 class_="task" if group.task != previous else "again",
             ),
-            group.label,
+            _breakable(group.label),
             _score(final.get(key), group.task),
             _score(best.get(key), group.task),
         ]
@@ -57,6 +57,11 @@ def summary(study: Study, at: Mapping[str, int]) -> Html:
     return section(
         "summary", "Summary", table(head, rows, "results", "Summary"), note=f"{_NOTE} {notes}"
     )
+
+
+def _breakable(name: str) -> Html:
+    """A name with the places where a phone may break it."""
+    return Html(re.sub(r"([:_=])", r"\1<wbr>", text(name)))
 
 
 def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
