@@ -104,6 +104,15 @@ class Checkpoints:
             OSError: As when the disk is full; earlier checkpoints are untouched.
         """
         self._guard()
+        try:
+            return self._save(frames, agent, state, replay)
+        except OSError:
+            self._guard()  # another process may have taken over, and tidied up
+            raise
+
+    def _save(
+        self, frames: int, agent: dict[str, Any], state: dict[str, Any], replay: Replay
+    ) -> Path:
         self._save_records(replay)
         files = {
             "agent.pt": _packed(agent),
@@ -157,7 +166,7 @@ class Checkpoints:
             raise DamagedError(
                 f"no checkpoint in {self.folder} is intact ({problems[0]}). Nothing was changed: "
                 "revbis eval may still work; to discard the run and train it from frame 0, pass "
-                "--restart"
+                "--restart to revbis train"
             )
         return None
 
@@ -182,7 +191,7 @@ class Checkpoints:
         self._pieces = [name for name in self._pieces if _stop_of(name) > replay.oldest]
 
     def _tidy(self) -> None:
-        """Deletes old checkpoints, and pieces that no kept one lists."""
+        """Deletes old checkpoints, pieces that no kept one lists, and what a kill left."""
         kept = _folders(self.folder)
         if len(kept) > 1 and kept[0].name == _FIRST:  # worth nothing beside a later one
             shutil.rmtree(kept.pop(0), ignore_errors=True)
@@ -191,9 +200,11 @@ class Checkpoints:
         needed = set(self._pieces)
         for folder in kept[-self.keep :]:
             needed |= set(_manifest(folder))
-        for path in (self.folder / "replay").glob("*.npz"):
+        for path in (self.folder / "replay").glob("*"):  # hidden ones too
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
+        for path in self.folder.glob(".frame-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def read_agent(root: Path) -> dict[str, Any] | None:

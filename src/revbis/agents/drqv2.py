@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from revbis.agents.inputs import check_batch, check_observation, check_shape
+from revbis import checks
+from revbis.agents.inputs import (
+    as_action_size,
+    as_device,
+    as_settings,
+    as_shape,
+    check_batch,
+    check_observation,
+    check_observations,
+)
 from revbis.agents.networks import linear_schedule, noisy_action
-from revbis.agents.parts import Parts
+from revbis.agents.parts import Parts, load_moments
 from revbis.agents.settings import AgentSettings
 from revbis.objectives import Objective, ObjectiveOutput, normalise
 
@@ -52,12 +60,13 @@ class DrQV2:
         seed: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        self.observation_shape, self.action_size = tuple(observation_shape), action_size
-        self.settings, self.device = settings, torch.device(device)
-        check_shape(self.observation_shape, action_size)
+        self.observation_shape = as_shape(observation_shape)
+        self.action_size = action_size = as_action_size(action_size)
+        self.settings, self.device = as_settings(settings), as_device(device)
         if settings.mixed_precision and self.device.type == "cpu":
             raise ValueError("mixed_precision wants a GPU, but the device is the CPU: turn it off")
-        seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(3)]
+        sequence = np.random.SeedSequence(checks.whole(seed, "seed", 0))
+        seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
             self.parts = Parts(self.observation_shape, action_size, settings, self.device)
@@ -89,6 +98,8 @@ class DrQV2:
                 action, and no random number is drawn.
         """
         check_observation(observation, self.observation_shape)
+        checks.whole(step, "step", 0)
+        checks.flag(explore, "explore")
         if explore and step < self.settings.explore_steps:
             uniform = torch.rand(self.action_size, generator=self._explore_generator)
             return np.asarray(2 * uniform.numpy() - 1, dtype=np.float32)
@@ -106,6 +117,7 @@ class DrQV2:
         Args:
             observations: [B, *observation_shape].
         """
+        check_observations(observations, self.observation_shape)
         parts = self.parts
         with self._precision():
             features = parts.encoder(observations.to(self.device))
@@ -128,6 +140,8 @@ class DrQV2:
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
         if self._one_step and batch.one_step is None:
             raise ValueError("transition is one_step, but the batch has no one_step: ask replay")
+        checks.whole(step, "step", 0)
+        checks.flag(with_metrics, "with_metrics")
         deviation = self.deviation(step)
         features, metrics, out = self._critic_step(batch, deviation)
         metrics |= self._actor_step(features, deviation)
@@ -265,16 +279,25 @@ class DrQV2:
         """Continues where `state` was taken.
 
         Raises:
-            ValueError: If it is another method's or mode's.
+            ValueError: If it is another method's or mode's, or does not fit otherwise.
         """
+        if not isinstance(state, dict):
+            raise ValueError(f"a state is a dict, as state_dict gives, got {state!r:.80}")
         for name in ("method", "mode"):
-            wanted = getattr(self.settings, name)
-            if state[name] != wanted:
-                raise ValueError(f"the state is of {name} {state[name]!r}, wanted is {wanted!r}")
+            wanted, given = getattr(self.settings, name), state.get(name)
+            if not isinstance(given, str) or given != wanted:
+                raise ValueError(f"the state is of {name} {given!r:.80}, wanted is {wanted!r}")
+        try:
+            self._load(state)
+        except Exception as problem:  # what is no state of ours can fail in any way
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise ValueError(f"the state does not fit this agent: {first:.300}") from None
+
+    def _load(self, state: dict[str, Any]) -> None:
         for name, part in self.parts.modules().items():
             part.load_state_dict(state["networks"][name])
         for name, adam in self.optimisers.items():
-            adam.load_state_dict(copy.deepcopy(state["optimisers"][name]))  # it keeps what it gets
+            load_moments(adam, state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
 

@@ -43,6 +43,7 @@ def score_table(
         ValueError: If no run was evaluated, and for an unknown kind.
     """
     checks.choice(kind, ("final", "best"), "kind")
+    checks.flag(reported, "reported")
     at = compare.budgets(study, budget)
     results = _results(study, kind, at)
     if not results:

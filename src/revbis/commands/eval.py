@@ -11,6 +11,8 @@ import tyro
 from revbis.commands.console import print_table, step_bar
 from revbis.files import naming
 
+_MOST_EPISODES = 100_000
+
 
 def command(
     run: Annotated[Path, tyro.conf.Positional],
@@ -31,7 +33,8 @@ def command(
     from revbis import checks, runtime
 
     runtime.prepare()
-    checks.whole(episodes, "--episodes", 1)
+    checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
+    checks.whole(seed, "--seed", 0)
     from revbis.envs import make_env
     from revbis.evaluate import episode_seed, play
     from revbis.runs import open_run

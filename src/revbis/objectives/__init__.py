@@ -58,8 +58,8 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: Any) 
             options[option] = checks.positive(value, option)
         elif option == "hidden":
             checks.whole(value, option, 1, _WIDEST)
-        elif not isinstance(value, bool):
-            raise ValueError(f"{option} must be True or False, got {value!r:.80}")
+        else:
+            checks.flag(value, option)
     if name == "dbc":
         return DBCObjective(latent_dim, action_dim, **options)
     if DESIGNS[name].released:

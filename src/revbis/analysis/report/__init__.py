@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 
-from revbis import __version__
+from revbis import __version__, schema
 from revbis.analysis import compare
 from revbis.analysis.report import sections, settings
 from revbis.analysis.report.data import embedded, page_data
@@ -17,7 +17,7 @@ from revbis.analysis.report.markup import Html, element, join, text
 from revbis.analysis.report.sections import Media
 from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
-from revbis.analysis.scores import Study
+from revbis.analysis.scores import Study, as_study
 from revbis.files import write_whole
 
 _SCRIPTS = ("series.js", "marks.js", "charts.js", "drawings.js", "page.js")
@@ -45,9 +45,12 @@ def write_report(
         The page's path.
 
     Raises:
+        ValueError: If study is none, or folder no path.
         OSError: If it cannot be written; an earlier page is then untouched.
     """
-    path = folder / "index.html"
+    as_study(study)
+    place: Path = schema.convert(folder, Path, "folder")
+    path = place / "index.html"
     page = _page(study, media or {}, trainings or Trainings(), refresh)
     write_whole(path, page.encode(errors="replace"))  # half a surrogate pair is no text
     return path
