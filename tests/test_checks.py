@@ -71,3 +71,10 @@ def test_finite_matrix_converts():
 def test_finite_matrix_refuses(value, message):
     with pytest.raises(ValueError, match=message):
         checks.finite_matrix(value, (1, 2), "d")
+
+
+@pytest.mark.parametrize("value", ["yes", 1, 0.0, None, [], np.ones(2)])
+def test_a_flag_is_true_or_false(value):
+    assert checks.flag(True, "it") is True and checks.flag(np.bool_(False), "it") is False
+    with pytest.raises(ValueError, match="it must be True or False, got"):
+        checks.flag(value, "it")

@@ -13,7 +13,7 @@ from tests.commands import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.system.files import whole_file
+from revbis.system.files import digest, whole_file
 from revbis.training.folder import SupersededError
 
 
@@ -60,7 +60,7 @@ def test_state_action_level_and_policies(tmp_path: Path, capsys) -> None:
     names = {path.name for path in tmp_path.iterdir() if path.suffix == ".csv"}
     assert names == {
         f"FrozenLake-v1-{choice}-{metric}-state_action-gamma-0.9.csv"
-        for choice in ("uniform", "optimal", "policy")
+        for choice in ("uniform", "optimal", f"policy-{digest(policy)[:6]}")
         for metric in ("revised", "mico", "pi_bisimulation")
     }
     header = (tmp_path / sorted(names)[0]).read_text().splitlines()[0]
@@ -78,7 +78,8 @@ def test_solves_an_npz_with_its_own_policy(tmp_path: Path, capsys) -> None:
     mdp.save(saved)
     for path in (plain, saved):
         main(["tabular", "solve", "--mdp", str(path), "--out", str(tmp_path)])
-        with np.load(tmp_path / f"{path.stem}-revised-gamma-0.9.npz") as file:
+        [written] = tmp_path.glob(f"{path.stem}-??????-revised-gamma-0.9.npz")
+        with np.load(written) as file:
             assert abs(file["matrix"][0, 1] - 4 / (1.1 * 3.1)) < 1e-6
 
 
@@ -90,6 +91,7 @@ def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
         f"{grid} --size 3 --gamma 0.5",
         f"{grid} --size 3 --c 0.5",
         f"{grid} --size 3 --policy optimal",
+        f"{grid} --size 3 --gamma 0.9000001",
         *(f"{garnet} --seed {seed}" for seed in (0, 1)),
     ):
         main(["tabular", "solve", *words.split(), "--out", str(tmp_path)])
@@ -100,9 +102,29 @@ def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
         "grid-3-revised-c-0.5",
         "grid-3-revised-gamma-0.5",
         "grid-3-revised-gamma-0.9",
+        "grid-3-revised-gamma-0.9000001",
         "grid-3-slip-0.5-revised-gamma-0.9",
         "grid-4-revised-gamma-0.9",
     ]
+
+
+def test_no_file_of_the_same_name_writes_over_another(tmp_path: Path, capsys) -> None:
+    for seed in (0, 1):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        mdp, _ = tabular.examples.garnet(4, branching=4, seed=seed)
+        mdp.save(folder / "garnet-4.npz")
+        np.save(folder / "mine.npy", np.array([seed, 0, 0, 0]))
+    out = str(tmp_path / "out")
+    for source in (
+        "--example garnet --size 4",
+        *(f"--mdp {tmp_path}/{n}/garnet-4.npz" for n in "01"),
+    ):
+        for policy in ("own", f"{tmp_path}/0/mine.npy", f"{tmp_path}/1/mine.npy"):
+            words = [*source.split(), "--policy", policy, "--out", out]
+            main(["tabular", "solve", *words])
+            main(["tabular", "solve", *words])  # the same once more takes the same name
+    assert len(list(Path(out).glob("garnet-4*.npz"))) == 9
 
 
 @pytest.mark.parametrize(
@@ -248,6 +270,11 @@ def test_output_to_a_full_disk_is_one_line() -> None:
         done = revbis("--help", stdout=full)
     assert done.returncode == 2
     assert done.stderr == "revbis: error: standard output: No space left on device\n"
+
+
+def test_no_output_at_all_is_no_traceback() -> None:
+    done = revbis("--version", preexec_fn=lambda: os.close(1))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

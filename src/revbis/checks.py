@@ -54,6 +54,13 @@ def whole(value: int, name: str, least: int, most: int = 10**12) -> int:
     return count
 
 
+def flag(value: bool, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r:.80}")
+    return bool(value)
+
+
 def choice(value: str, options: Iterable[str], name: str) -> str:
     """One of the named options; a typo is answered with the nearest name."""
     names = list(options)

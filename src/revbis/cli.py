@@ -23,8 +23,8 @@ _COMMANDS = {
     "neighbours": "picture of the nearest states under a run's learned metric",
     "report": "an interactive page about runs",
     "sweep": "many runs from one grid, on this machine or a Ray cluster",
-    "reproduce": "the paper's tables and figures: runs what is missing, then makes them",
-    "bench": "speed measured side by side on this machine: env, update, sharing, train",
+    "reproduce": "the paper's tables and figures, with the runs that are missing",
+    "bench": "speed on this machine, side by side: env, update, sharing, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             _main(words)
         finally:
-            sys.stdout.flush()  # here, because an error at the interpreter's end is not ours
+            if sys.stdout is not None:  # as after >&-
+                sys.stdout.flush()  # here, because an error at the interpreter's end is not ours
     except OSError as error:
         _end_of_output(error)
 

@@ -88,7 +88,7 @@ _CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pi
 _SETTINGS = {"paper": _PAPER, "cpu": _CPU}
 PRESETS = {
     "paper": "the paper's sizes and budgets, for a GPU",
-    "cpu": "smaller in every dimension, for a few cores: learning per second of CPU time",
+    "cpu": "smaller in every dimension, for a few cores: learning per CPU second",
 }
 
 

@@ -391,6 +391,29 @@ def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Pa
     assert series(chromium, "curves-0")["simsr-rev"] == [5.0]
 
 
+def test_a_task_without_evaluations_has_no_axes(chromium: Browser, tmp_path: Path) -> None:
+    fake_run(tmp_path, "dmc:walker_run", returns=[])
+    fake_run(tmp_path, "dmc:cheetah_run")
+    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")
+    figures = "return [...document.querySelectorAll('#seeds figure')].map((f) => f.innerText)"
+    known, unknown = chromium.run(figures)
+    assert "40k" in known and "1e-9" not in unknown
+    assert unknown.endswith("no evaluation yet")
+
+
+def test_scores_are_in_view_on_a_phone_beside_long_names(chromium: Browser, tmp_path: Path) -> None:
+    for seed, steps in enumerate((50, 100)):
+        fake_run(tmp_path / str(seed), explore_steps=steps, update_every=1 + seed)
+    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"), **PHONE)
+    cells = chromium.run(
+        "return [...document.querySelectorAll('.results tbody tr')].map((row) => "
+        "[row.cells[1].innerText, row.cells[2].getBoundingClientRect().right])"
+    )
+    assert len(cells) == 2
+    assert all("explore_steps=" in name and right <= 390 for name, right in cells)
+
+
 @pytest.mark.slow
 def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     chromium.open(large)

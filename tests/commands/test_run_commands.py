@@ -45,9 +45,11 @@ def test_train_prints_its_evaluations(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (config.directory / "result.json").exists()
 
 
-def test_list_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     main(["train", "--list"])
     printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
     for word in ("dmc:cheetah_run", "metaworld:hammer", "simsr-rev", "drqv2", "paper", "cpu"):
         assert word in printed
     with pytest.raises(SystemExit) as stop:

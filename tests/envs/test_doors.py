@@ -29,6 +29,15 @@ def test_wrong_arguments_are_named(name: str, values: list[Any]) -> None:
             make_env("gym:Pendulum-v1", **{"seed": 0} | {name: value})
 
 
+@pytest.mark.parametrize("action", [["left"], [True], [1j], None, [[0.0], [0.0, 1.0]], object()])
+def test_actions_are_real_numbers(action: Any) -> None:
+    env = make_env("gym:Pendulum-v1", seed=0, observation="state")
+    env.reset()
+    with pytest.raises(ValueError, match=r"^an action must (hold real numbers|be an array)"):
+        env.step(action)
+    env.close()
+
+
 @pytest.mark.parametrize("env", [None, "gym:Pendulum-v1", 3])
 def test_only_environments_are_checked(env: Any) -> None:
     with pytest.raises(ValueError, match=r"env must be a gymnasium.Env, got"):

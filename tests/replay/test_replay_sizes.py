@@ -106,8 +106,9 @@ def test_a_full_disk_is_an_error_one_can_read(monkeypatch, tmp_path):
 
     monkeypatch.setattr(storage_module.os, "pwrite", full)
     message = r"could not be written to disk \(No space left on device\); free some space or use"
-    with pytest.raises(OSError, match=message):
+    with pytest.raises(OSError, match=message) as stopped:
         replay.add([0, 0], 0, 1, numbered(0), last=False)
+    assert stopped.value.filename == str(tmp_path)
     assert replay.written == 10 and len(replay) == 7
 
 

@@ -147,6 +147,18 @@ def test_what_is_no_mistake_of_the_user_may_be_tried_again(tmp_path):
     assert ended == [("run", Outcome("failed", "RuntimeError: the device has gone"), True)]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that is always full")
+def test_a_full_disk_does_not_hide_why_an_attempt_ended(tmp_path):
+    config = small_grid("tests.training:BadReward", methods=["drqv2"]).configs(tmp_path)[0]
+    (config.directory / "attempts").mkdir(parents=True)
+    (config.directory / "attempts" / "attempt-0001.log").symlink_to("/dev/full")
+    runner, ended = LocalRunner(1), []
+    runner.start("run", Job(config.with_settings(threads=1).as_dict()))
+    _wait(lambda: ended.extend(runner.ended(1.0)) or ended)
+    [(_, outcome, _)] = ended
+    assert outcome.end == "refused" and "reward must be a finite" in outcome.text
+
+
 def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(tmp_path, monkeypatch):
     marker, until = tmp_path / "marker", time.monotonic() + 300
     monkeypatch.setenv(MARKER, str(marker))

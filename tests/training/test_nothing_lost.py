@@ -170,6 +170,35 @@ def test_a_checkpoint_deleted_while_it_is_read_is_looked_for_again(tmp_path, mon
     assert read_agent(root) is not None and len(calls) == 2
 
 
+def test_what_a_kill_left_unfinished_is_tidied_up(tmp_path):
+    config = interrupted(tmp_path)
+    root = config.directory / "checkpoints"
+    (root / ".frame-000000000999").mkdir()
+    (root / ".frame-000000000999" / "agent.pt").write_bytes(b"half")
+    (root / "replay" / ".000000000999-000000001999.npz.17").write_bytes(b"half")
+    before = content(config.directory)
+    main(["eval", str(config.directory), "--episodes", "1"])
+    assert content(config.directory) == before  # readers leave it
+    assert train(config)
+    assert not [path for path in root.rglob("*") if path.name.startswith(".")]
+
+
+def test_a_process_that_was_taken_over_while_it_saved_says_so(tmp_path, monkeypatch):
+    """The one that took over has tidied up what the other was about to rename."""
+    config = tiny_config(tmp_path, **WALK)
+    write = checkpoint_module.write_whole
+
+    def tidied(path, content):
+        if path.name == "state.json" and "000000000200" in str(path):
+            RunFolder(config.directory).claim()
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        write(path, content)
+
+    monkeypatch.setattr(checkpoint_module, "write_whole", tidied)
+    with pytest.raises(SupersededError, match="was taken over by attempt 2"):
+        train(config)
+
+
 def test_a_run_taken_over_ends_with_one_line(tmp_path, capsys, monkeypatch):
     config = tiny_config(tmp_path, **WALK)
     taken = iter(range(10))

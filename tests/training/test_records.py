@@ -1,6 +1,8 @@
 """Records: whole files, cut lines, restored and cleared; every logged name is explained."""
 
+import errno
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -42,6 +44,38 @@ def test_a_cut_line_is_passed_over(tmp_path: Path) -> None:
     path.write_text('{"frames": 1}\n{"frames": 2}\n{"fra')
     assert [record["frames"] for record in read_records(path)] == [1, 2]
     assert read_records(tmp_path / "none.jsonl") == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_names_the_record(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space") as stopped:
+        make(tmp_path).train({"frames": 1})
+    assert stopped.value.filename == str(path)
+
+
+def test_tensorboard_on_a_full_disk_is_named_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full:
+        def __init__(self, folder: str) -> None:
+            pass
+
+        def add_scalar(self, *_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None:
+            self.add_scalar()
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter", Full)
+    records = Records(tmp_path, tensorboard=True, wandb=None, run={})
+    with pytest.raises(OSError, match="No space") as stopped:
+        records.evaluation({"frames": 1, "mean_return": 2.0})
+    assert stopped.value.filename == str(tmp_path / "tensorboard")
+    monkeypatch.setattr(logging.getLogger("revbis"), "propagate", True)
+    records.close()  # with the error that ended the run still on its way
+    assert caplog.messages == [f"{tmp_path / 'tensorboard'}: No space left on device"]
 
 
 def test_write_whole_leaves_the_old_file_on_failure(tmp_path: Path) -> None:

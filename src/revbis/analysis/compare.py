@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from revbis import checks
 from revbis.analysis import curves, stats
-from revbis.analysis.scores import Group, Study
+from revbis.analysis.scores import Group, Study, as_study
 from revbis.envs.suites import suite_of
 
 
@@ -115,6 +115,7 @@ def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
         budget: The same for all tasks. By default the smallest budget of a task's runs; as long
             as none of them has reached it, the last frame that all evaluated ones have.
     """
+    as_study(study)
     if budget is not None:
         return dict.fromkeys(study.tasks, checks.whole(budget, "budget", 0))
     at = {}

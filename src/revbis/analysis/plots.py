@@ -28,7 +28,8 @@ from revbis.analysis.panels import (
     short_number,
 )
 from revbis.analysis.runs import Run
-from revbis.analysis.scores import Group, Study
+from revbis.analysis.scores import Group, Study, as_study
+from revbis.system.files import whole_file
 
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 
@@ -52,6 +53,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     shown = _shown(study, curves.curve)
     if not shown:
         raise ValueError("there is nothing to draw: no run has been evaluated yet")
+    alpha = None if alpha is None else stats.check_alpha(alpha)
     alphas = {
         group.task: _PAPER_ALPHA[curves.measure(group.task)] if alpha is None else alpha
         for group, _ in shown
@@ -167,7 +169,8 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     with mpl.rc_context(STYLE):
         for kind, about in metadata.items():
             path = folder / f"{name}.{kind}"
-            figure.savefig(path, format=kind, dpi=200, metadata=about)
+            with whole_file(path) as file:
+                figure.savefig(file, format=kind, dpi=200, metadata=about)
             paths.append(path)
     return paths
 
@@ -175,7 +178,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 def _shown(study: Study, of: Callable[[Run], curves.Curve]) -> Shown:
     """The curves of each group that has any."""
     shown = []
-    for group in study.groups:
+    for group in as_study(study).groups:
         seeds = [one for run in group.runs if len((one := of(run)).frames)]
         shown += [(group, seeds)] if seeds else []
     return shown

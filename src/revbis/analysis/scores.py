@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from revbis import schema
 from revbis.analysis.files import printable, run_folders
 from revbis.analysis.runs import (
     Evaluation,
@@ -19,6 +20,7 @@ from revbis.analysis.runs import (
     read_failures,
     read_run,
 )
+from revbis.system.files import naming
 
 # With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
@@ -131,7 +133,10 @@ class Study:
         """Writes the tidy table; every number that some agent reported has a column."""
         rows = self.rows()
         reported = dict.fromkeys(name for row in rows for name in row.status)
-        with open(path, "w", newline="", encoding="utf-8", errors="replace") as file:
+        with (
+            naming(path),
+            open(path, "w", newline="", encoding="utf-8", errors="replace") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow([*Row._fields[:-1], *reported])
             writer.writerows([*row[:-1], *map(row.status.get, reported)] for row in rows)
@@ -163,9 +168,23 @@ def read_study(paths: Iterable[Path]) -> Study:
     return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
 
 
+def as_study(value: Any) -> Study:
+    """The study itself.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if not isinstance(value, Study):
+        raise ValueError(f"a Study, as read_study gives, is wanted, got {value!r:.80}")
+    return value
+
+
 def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
+    if not isinstance(paths, (list, tuple, set, Iterator)):
+        raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
     folders: dict[Path, None] = {}
-    for path in paths:
+    for each in paths:
+        path: Path = schema.convert(each, Path, "each of paths")
         if not path.exists():
             problem(f"{path} does not exist")
         elif not path.is_dir():

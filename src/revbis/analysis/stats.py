@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from revbis import checks
 from revbis.envs.suites import suite_of
 
 Array = NDArray[np.float64]
@@ -22,6 +23,7 @@ Scores = Mapping[str, Array]
 
 RESAMPLES = 10_000
 _ENDS = (0.025, 0.975)
+_MOST_RESAMPLES = 10**7
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
 
 
@@ -66,11 +68,11 @@ def default_bounds(task: str) -> Bounds:
     Raises:
         ValueError: If they are not known.
     """
-    suite = suite_of(task)
-    bounds = suite.bounds(suite.local_name(task))
+    suite = suite_of(str(task))
+    bounds = suite.bounds(suite.local_name(str(task)))
     if bounds is None:
         raise ValueError(
-            f"no bounds are known for {task}: pass the scores to normalise to 0 and to 1"
+            f"no bounds are known for {task!s:.80}: pass the scores to normalise to 0 and to 1"
         )
     return Bounds(*bounds)
 
@@ -81,14 +83,15 @@ def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
     Raises:
         ValueError: If a task has no bounds, or its high is not above its low.
     """
+    known = _mapping(bounds, "bounds")
     normal = {}
-    for task, values in scores.items():
-        if task not in bounds:
+    for task, values in _mapping(scores, "scores").items():
+        if task not in known:
             raise ValueError(f"bounds must have {task}")
-        low, high = bounds[task]
+        low, high = _pair(known[task], f"bounds of {task}")
         if not low < high:
             raise ValueError(f"bounds of {task} must rise, got {low:g} and {high:g}")
-        normal[task] = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        normal[task] = (_numbers(values, f"scores of {task}") - low) / (high - low)
     return normal
 
 
@@ -102,12 +105,23 @@ def ewma(values: Array, alpha: float) -> Array:
     Raises:
         ValueError: If alpha is out of range.
     """
-    if not 0 < alpha <= 1:
-        raise ValueError(f"alpha must be in (0, 1], got {alpha:g}")
-    smooth = np.array(values, dtype=np.float64)
+    alpha = check_alpha(alpha)
+    smooth = np.atleast_1d(_numbers(values, "values")).copy()
     for t in range(1, smooth.shape[-1]):
         smooth[..., t] = alpha * smooth[..., t] + (1 - alpha) * smooth[..., t - 1]
     return smooth
+
+
+def check_alpha(alpha: float) -> float:
+    """The weight of a moving average, in (0, 1].
+
+    Raises:
+        ValueError: If it is none.
+    """
+    alpha = checks.number(alpha, "alpha")
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha must be in (0, 1], got {alpha:g}")
+    return alpha
 
 
 def area(frames: NDArray[np.int64], scores: Array) -> Array:
@@ -119,10 +133,18 @@ def area(frames: NDArray[np.int64], scores: Array) -> Array:
 
     Returns:
         [...]; a single evaluation is its own height.
+
+    Raises:
+        ValueError: If frames do not rise, or scores are not as many.
     """
-    if len(frames) == 1:
-        return scores[..., 0]
-    height: Array = np.trapezoid(scores, frames, axis=-1) / (frames[-1] - frames[0])
+    x, y = _numbers(frames, "frames"), _numbers(scores, "scores")
+    if x.ndim != 1 or not len(x) or y.shape[-1:] != x.shape or not (np.diff(x) > 0).all():
+        raise ValueError(
+            f"frames must be one rising row with a score for each, got shapes {x.shape}, {y.shape}"
+        )
+    if len(x) == 1:
+        return np.asarray(y[..., 0])
+    height: Array = np.trapezoid(y, x, axis=-1) / (x[-1] - x[0])
     return height
 
 
@@ -135,7 +157,9 @@ def failed_share(finals: Array, reference: float, share: float = 0.5, low: float
         share: The fraction of the way from `low` to `reference` that is enough.
         low: The score without learning.
     """
-    return float(np.mean(_finite(finals, "finals") < low + share * (reference - low)))
+    low, share = checks.number(low, "low"), checks.number(share, "share")
+    enough = low + share * (checks.number(reference, "reference") - low)
+    return float(np.mean(_finite(finals, "finals") < enough))
 
 
 def mean(scores: Scores) -> Array:
@@ -168,13 +192,16 @@ def iqm(scores: Scores) -> Array:
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
     """Mean shortfall of runs from a goal; a score above the goal does not offset others."""
+    goal = checks.number(goal, "goal")
     return goal - mean({task: np.minimum(v, goal) for task, v in _checked(scores).items()})
 
 
 def profile(scores: Scores, thresholds: Array) -> Array:
     """Performance profile: the share of runs above each threshold, [..., thresholds]."""
-    arrays = _checked(scores).values()
-    shares = np.stack([(v[..., None] > thresholds).mean(axis=-2) for v in arrays])
+    arrays, limits = _checked(scores).values(), _numbers(thresholds, "thresholds")
+    if limits.ndim != 1:
+        raise ValueError(f"thresholds must be one row, got shape {limits.shape}")
+    shares = np.stack([(v[..., None] > limits).mean(axis=-2) for v in arrays])
     return np.asarray(shares.mean(axis=0))
 
 
@@ -221,7 +248,10 @@ def interval(
         seed: Of the generator.
         resamples: Number of resamples.
     """
-    generator = np.random.default_rng(seed)
+    if not callable(statistic):
+        raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
+    resamples = checks.whole(resamples, "resamples", 1, _MOST_RESAMPLES)
+    generator = np.random.default_rng(checks.whole(seed, "seed", 0))
     drawn = [
         {
             task: values[generator.integers(len(values), size=(resamples, len(values)))]
@@ -277,8 +307,9 @@ def paired(
     """
     gaps: dict[str, Array] = {}
     unpaired = 0
-    for task in sorted(scores.keys() | other.keys()):
-        left, right = scores.get(task, {}), other.get(task, {})
+    one_side, other_side = _by_seed(scores, "scores"), _by_seed(other, "other")
+    for task in sorted(one_side.keys() | other_side.keys()):
+        left, right = one_side.get(task, {}), other_side.get(task, {})
         both = sorted(left.keys() & right.keys())
         unpaired += len(left.keys() ^ right.keys())
         if both:
@@ -311,13 +342,50 @@ def _task_means(scores: Scores) -> Array:
 
 def _checked(scores: Scores) -> dict[str, Array]:
     """Sorted by task, so that resamples do not depend on the order of the tasks."""
-    if not scores:
+    given = _mapping(scores, "scores")
+    if not given:
         raise ValueError("scores must have at least one task")
-    return {task: _finite(scores[task], f"scores of {task}") for task in sorted(scores)}
+    return {task: _finite(given[task], f"scores of {task}") for task in sorted(given)}
+
+
+def _by_seed(scores: Any, name: str) -> dict[str, dict[int, float]]:
+    """By task and seed."""
+    return {
+        task: {
+            checks.whole(seed, f"a seed of {task}", 0): checks.number(value, f"{name} of {task}")
+            for seed, value in _mapping(seeds, f"{name} of {task}", int).items()
+        }
+        for task, seeds in _mapping(scores, name).items()
+    }
+
+
+def _mapping(value: Any, name: str, key: type = str) -> Mapping[Any, Any]:
+    """A mapping from task or seed to something."""
+    what = "task" if key is str else "seed"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a mapping with each {what}, got {value!r:.80}")
+    odd = [each for each in value if not isinstance(each, key)]
+    if odd:
+        raise ValueError(f"{name} must have a {what} for each key, got {odd[0]!r:.80}")
+    return value
+
+
+def _pair(value: Any, name: str) -> tuple[float, float]:
+    numbers = _numbers(value, name)
+    if numbers.shape != (2,):
+        raise ValueError(f"{name} must be two numbers, got {value!r:.80}")
+    return float(numbers[0]), float(numbers[1])
+
+
+def _numbers(values: Any, name: str) -> Array:
+    array = checks.real_array(values, name)
+    if not array.size:
+        raise ValueError(f"{name} must have at least one number")
+    return array.astype(np.float64, copy=False)
 
 
 def _finite(values: Any, name: str) -> Array:
-    array = np.asarray(values, dtype=np.float64)
+    array = checks.real_array(values, name).astype(np.float64, copy=False)
     if array.ndim < 1 or array.shape[-1] < 1:
         raise ValueError(f"{name} must have at least one seed")
     if not np.isfinite(array).all():

@@ -47,6 +47,7 @@ def score_table(
         ValueError: If no run was evaluated, and for an unknown kind.
     """
     checks.choice(kind, ("final", "best"), "kind")
+    checks.flag(reported, "reported")
     at = compare.budgets(study, budget)
     measured = _measured(study, kind, at)
     if not measured:

@@ -9,6 +9,9 @@ from typing import Annotated
 import tyro
 
 from revbis.commands.console import print_table, step_bar
+from revbis.system.files import naming
+
+_MOST_EPISODES = 100_000
 
 
 def command(
@@ -31,7 +34,8 @@ def command(
     from revbis.system import runtime
 
     runtime.prepare()
-    checks.whole(episodes, "--episodes", 1)
+    checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
+    checks.whole(seed, "--seed", 0)
     from revbis.envs import make_env
     from revbis.training.evaluate import episode_seed, play
     from revbis.training.run import open_run
@@ -62,7 +66,8 @@ def command(
         row["success at the end"] = f"{sum(bool(e.success_last) for e in played) / episodes:.0%}"
     print_table(str(run), [row])
     if out is not None:
-        out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
+        with naming(out):
+            out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
         print(f"written to {out}")
     if video is not None:
         from revbis.inspect.video import record_episode

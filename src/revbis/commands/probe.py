@@ -78,5 +78,5 @@ def command(
     draw([group[0] for group in groups], out / "probe.png")
     title = f"four rooms: {mdp.n_states} states, γ = {gamma:g}, {steps} steps, {seeds} seed(s)"
     print_table(title, [summary(group) for group in groups], _SPARE)
-    print("ρ is Spearman's rank correlation, before → after training; raw means not normalised.")
+    print("ρ: Spearman's rank correlation, before → after training; raw: not normalised")
     print(f"written to {out}/: probe.csv, probe.png")

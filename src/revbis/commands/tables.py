@@ -26,6 +26,12 @@ def table_width(rows: Rows) -> int:
     return _total([_narrowest(name, rows) for name in rows[0]])
 
 
+def wrap(text: str, width: int) -> list[str]:
+    """The lines of a text that is broken between words, and nowhere else."""
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return lines if len(text) > width else [text]
+
+
 def lay_out(title: str, rows: Rows, width: int, spare: Sequence[str] = ()) -> list[str]:
     """The lines of a table of rows with the same keys.
 
@@ -48,7 +54,7 @@ def lay_out(title: str, rows: Rows, width: int, spare: Sequence[str] = ()) -> li
         left_out.append(name)
     rows = [{name: row[name] for name in shown} for row in rows]
     body = _table(rows, width) if table_width(rows) <= width else _blocks(rows, width)
-    note = _wrap(f"not shown at this width: {', '.join(left_out)}", width) if left_out else []
+    note = wrap(f"not shown at this width: {', '.join(left_out)}", width) if left_out else []
     return [*([title] if title else []), *body, *note]
 
 
@@ -69,7 +75,7 @@ def _table(rows: Rows, width: int) -> list[str]:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
-    wrapped = [_wrap(cell, w) for cell, w in zip(cells, widths, strict=True)]
+    wrapped = [wrap(cell, w) for cell, w in zip(cells, widths, strict=True)]
     lines = []
     for number in range(max(map(len, wrapped))):
         parts = [cell[number] if number < len(cell) else "" for cell in wrapped]
@@ -90,15 +96,10 @@ def _blocks(rows: Rows, width: int) -> list[str]:
     for row in rows:
         lines.append(f"{first}: {row[first]}" if first else row[first])
         for name in names:
-            start, *more = _wrap(row[name], max(width - len(indent), _SENTENCE))
+            start, *more = wrap(row[name], max(width - len(indent), _SENTENCE))
             lines.append(f"{_GAP}{name:<{label}}{_GAP}{start}".rstrip())
             lines += [indent + line for line in more]
     return lines
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    return lines if len(text) > width else [text]
 
 
 def _narrowest(name: str, rows: Rows) -> int:

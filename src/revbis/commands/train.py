@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from revbis.commands.console import print_table, status_line, stop_signals
+from revbis.commands.tables import line_width, wrap
 from revbis.config import Config, RunSettings
 from revbis.presets import preset_config
 from revbis.system.factories import is_factory_name
@@ -171,10 +172,15 @@ def _list() -> None:
     for suite in (*SUITES.values(), OWN):
         print(f"  {suite.form:<23} {suite.description}")
         if suite.tasks:
-            print("    " + " ".join(task_names(suite.name)))
+            _print_names(task_names(suite.name))
         text = suite.missing()
         if text is not None:
             print(f"    {text}")
+
+
+def _print_names(names: Iterable[str]) -> None:
+    for line in wrap(" ".join(names), line_width() - 4):
+        print(f"    {line}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:

@@ -319,7 +319,9 @@ def _unreadable(path: Path, reason: object) -> ValueError:
 
 def _parse(spec: str) -> tuple[str, Path | None]:
     """The kind, and the folder of a video spec."""
-    kind, _, rest = str(spec).partition(":")
+    if not isinstance(spec, str):
+        raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r:.80}")
+    kind, _, rest = spec.partition(":")
     if kind == "video" and not rest.strip():
         raise ValueError(f"distractor {spec!r} names no folder; write video:FOLDER")
     if kind == "video" or spec in SPECS:

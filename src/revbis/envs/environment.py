@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from revbis import checks
 from revbis.envs.distractors import Distractor
 from revbis.envs.rendering import Pixels, close_at_exit
 from revbis.envs.simulation import Simulation
@@ -83,8 +84,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         """
         if self._closed:
             raise ValueError("this environment is closed; make a new one")
-        if seed is None:
-            seed = self._seed
+        seed = self._seed if seed is None else checks.whole(seed, "seed", 0, 2**32 - 1)
         self._seed = None
         super().reset(seed=seed)
         self.simulation.reset(seed)
@@ -156,7 +156,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
 
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
         """Scales an action from [−1, 1] to the simulator's bounds; beyond them it is clipped."""
-        given = np.asarray(action, dtype=np.float64)
+        given = checks.real_array(action, "an action").astype(np.float64, copy=False)
         if given.shape != self._middle.shape:
             raise ValueError(f"an action must have shape {self._middle.shape}, got {given.shape}")
         if not np.isfinite(given).all():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from revbis.envs import make_env
 from revbis.envs.rendering import Pixels
 from revbis.system.extras import require
+from revbis.system.files import naming
 from revbis.training.evaluate import Episode, play
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SE
     """
     av: Any = require("av", "video", "writing a video")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w", format="mp4") as file:
+    with naming(path), av.open(str(path), "w", format="mp4") as file:
         stream = file.add_stream("libx264", rate=rate)
         stream.pix_fmt = "yuv420p"
         stream.height, stream.width = frames[0].shape[:2]

@@ -143,6 +143,7 @@ class Ring:
     def __init__(self, layout: Layout, storage: Storage, directory: Path | None) -> None:
         self.layout = layout
         self._file: int | None = None
+        self._folder = str(directory)
         if checks.choice(storage, STORAGES, "storage") == "disk":
             _ensure_disk_fits(layout, directory)
         else:
@@ -232,6 +233,7 @@ class Ring:
                     error.errno,
                     f"a frame of the replay could not be written to disk ({error.strerror}); "
                     "free some space or use a smaller --replay-capacity",
+                    self._folder,
                 ) from None
             left, offset = left[count:], offset + count
 

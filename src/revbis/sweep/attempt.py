@@ -82,7 +82,8 @@ def attempt(job: Job) -> Outcome:
     except SupersededError as problem:
         return Outcome("superseded", str(problem))
     except Exception as problem:
-        traceback.print_exc()
+        with suppress(OSError):  # the log may be on a full disk, too
+            traceback.print_exc()
         with suppress(Exception):  # the log and the diagnosis, if that is still possible
             home.saved()
         text = str(problem) or "no message"
@@ -140,6 +141,9 @@ def main() -> None:
     answer = os.dup(1)
     outcome = attempt(Job(**json.loads(sys.argv[1])))
     os.write(answer, json.dumps(vars(outcome)).encode() + b"\n")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # what a full disk did not take would fail once more at the very end
+        os.dup2(nowhere, stream)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,17 @@ def named_when_whole(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds a path to errors of the system that name none: a full disk does not say which file."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno is None or problem.filename is not None:
+            raise
+        raise OSError(problem.errno, problem.strerror, str(path)) from None
+
+
 def sync_folder(folder: Path) -> None:
     """Syncs the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)

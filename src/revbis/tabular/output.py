@@ -16,7 +16,7 @@ from revbis.tabular.aggregation import Aggregation, class_value
 from revbis.tabular.gaps import ValueGaps
 from revbis.tabular.pictures import draw, draw_classes
 from revbis.tabular.result import MetricResult
-from revbis.tabular.settings import Source
+from revbis.tabular.settings import Source, digits, name_of_file
 from revbis.tabular.values import bounded_value
 
 MATRIX_UP_TO = 5000
@@ -33,13 +33,15 @@ def file_name(source: Source, result: MetricResult, target_gamma: float | None =
     """
     parts = [source.name]
     if source.policy != Source.policy and result.policy is not None:
-        parts.append(Path(source.policy).stem)
+        is_word = source.policy in ("uniform", "optimal")
+        parts.append(source.policy if is_word else name_of_file(source.policy))
     parts.append(result.metric)
     if result.level != "state":
         parts.append(result.level)
-    parts.append(f"gamma-{result.gamma:g}" if result.c is None else f"c-{result.discount:g}")
+    c, gamma = result.c, result.gamma
+    parts.append(f"gamma-{digits(gamma)}" if c is None else f"c-{digits(result.discount)}")
     if target_gamma is not None and target_gamma != result.discount:
-        parts.append(f"target-{target_gamma:g}")
+        parts.append(f"target-{digits(target_gamma)}")
     return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
 
 

@@ -43,11 +43,11 @@ class Source:
     @property
     def name(self) -> str:
         """A name for files that differs between different MDPs."""
-        parts = [self.example or self.gym or Path(self.mdp or "").stem]
+        parts = [self.example or self.gym or name_of_file(self.mdp or "")]
         if self.example in _DEFAULT_SIZES:
             parts.append(str(self.example_size))
         if self.example in ("grid", "rooms") and self.slip != Source.slip:
-            parts.append(f"slip-{self.slip:g}")
+            parts.append(f"slip-{digits(self.slip)}")
         if self.example == "garnet" and self.seed != Source.seed:
             parts.append(f"seed-{self.seed}")
         return "-".join(parts)
@@ -77,3 +77,15 @@ class SolveSettings:
     solver: str = "auto"
     """auto, or a solver that applies. MICo and revised: doubling, jacobi, low_rank, in_place.
     The others: policy_iteration. Deterministic transitions: pointer_doubling, gather."""
+
+
+def name_of_file(path: str | Path) -> str:
+    """A file's name with a few digits of its content: files in two folders may share a name."""
+    from revbis.system.files import digest
+
+    return f"{Path(path).stem}-{digest(Path(path))[:6]}"
+
+
+def digits(number: float) -> str:
+    """A number with every digit that distinguishes it from another."""
+    return f"{float(number)}".removesuffix(".0")

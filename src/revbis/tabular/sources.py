@@ -49,7 +49,7 @@ def _load(source: Source) -> tuple[FiniteMDP, Array | None]:
         case "rooms":
             return examples.four_rooms(size, slip=source.slip)
         case "garnet":
-            return examples.garnet(size, seed=source.seed)
+            return examples.garnet(size, branching=min(size, 5), seed=source.seed)
         case _:
             return examples.delay_chain(size)
 

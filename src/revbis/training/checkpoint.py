@@ -111,6 +111,15 @@ class Checkpoints:
             OSError: As when the disk is full; earlier checkpoints are untouched.
         """
         self._guard()
+        try:
+            return self._save(frames, agent, state, replay)
+        except OSError:
+            self._guard()  # another process may have taken over, and tidied up
+            raise
+
+    def _save(
+        self, frames: int, agent: dict[str, Any], state: dict[str, Any], replay: Replay
+    ) -> Path:
         self._save_records(replay)
         files = {
             AGENT: _packed(agent),
@@ -164,7 +173,7 @@ class Checkpoints:
             raise DamagedError(
                 f"no checkpoint in {self.folder} is intact ({problems[0]}). Nothing was changed: "
                 "revbis eval may still work; to discard the run and train it from frame 0, pass "
-                "--restart"
+                "--restart to revbis train"
             )
         return None
 
@@ -188,7 +197,7 @@ class Checkpoints:
         self._pieces = [name for name in self._pieces if _stop_of(name) > replay.oldest]
 
     def _tidy(self) -> None:
-        """Deletes old checkpoints, and pieces that no kept one lists."""
+        """Deletes old checkpoints, pieces that no kept one lists, and what a kill left."""
         kept = _folders(self.folder)
         # that of frame 0 is worth nothing beside a later one
         if len(kept) > 1 and kept[0].name == checkpoint_name(0):
@@ -198,9 +207,11 @@ class Checkpoints:
         needed = set(self._pieces)
         for folder in kept[-self.keep :]:
             needed |= set(_manifest(folder))
-        for path in (self.folder / REPLAY).glob("*.npz"):
+        for path in (self.folder / REPLAY).glob("*"):  # hidden ones too
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
+        for path in self.folder.glob(".frame-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def read_agent(root: Path) -> dict[str, Any] | None:

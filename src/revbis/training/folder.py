@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from revbis import schema
 from revbis.schema import ProgressFile, ResultFile
-from revbis.system.files import named_when_whole
+from revbis.system.files import named_when_whole, naming
 
 if TYPE_CHECKING:
     from revbis.training.progress import Status
@@ -198,7 +198,7 @@ class RunFolder:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with open(path, "xb") as file:
+            with naming(path), open(path, "xb") as file:
                 file.write(content)
         except FileExistsError:
             return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from revbis.system.files import write_whole
+from revbis.system.files import naming, write_whole
 from revbis.system.json_lines import Record, line_of
 from revbis.training.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING
 
@@ -51,7 +51,7 @@ class Records:
     def train(self, record: Record) -> None:
         """Appends a line to train.jsonl."""
         self._guard()
-        with open(self._train, "a") as file:
+        with naming(self._train), open(self._train, "a") as file:
             file.write(line_of(record))
         self._send("train", record)
 
@@ -82,9 +82,12 @@ class Records:
                 file.truncate(min(state["train_bytes"], self._train.stat().st_size))
 
     def close(self) -> None:
-        """Closes TensorBoard and Weights & Biases."""
+        """Closes TensorBoard and Weights & Biases; the run needs neither: errors are warnings."""
         for sink in self._sinks:
-            sink.close()
+            try:
+                sink.close()
+            except OSError as problem:
+                _LOG.warning("%s: %s", problem.filename, problem.strerror)
 
     def _write(self, name: str, records: list[Record]) -> None:
         self._guard()
@@ -102,14 +105,16 @@ class Records:
 
 class _TensorBoard:
     def __init__(self, folder: Path, writer: Any) -> None:
-        self._writer = writer(str(folder))
+        self._folder, self._writer = folder, writer(str(folder))
 
     def write(self, numbers: dict[str, float], frames: int) -> None:
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, frames)
+        with naming(self._folder):
+            for name, value in numbers.items():
+                self._writer.add_scalar(name, value, frames)
 
     def close(self) -> None:
-        self._writer.close()
+        with naming(self._folder):
+            self._writer.close()
 
 
 class _Wandb:

@@ -151,7 +151,8 @@ def _refuse_to_restart(folder: Path) -> None:
     if written:
         raise ValueError(
             f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
-            "pass --restart to discard them and train from frame 0, or another --out to keep them"
+            "pass --restart to revbis train to discard them and train from frame 0, or another "
+            "--out to keep them"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from revbis.agents.drqv2.inputs import check_batch, check_observation, check_shape
-from revbis.agents.drqv2.parts import Parts
+from revbis import checks
+from revbis.agents.drqv2.inputs import (
+    as_action_size,
+    as_device,
+    as_settings,
+    as_shape,
+    check_batch,
+    check_observation,
+    check_observations,
+)
+from revbis.agents.drqv2.parts import Parts, load_moments
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.agents.protocol import Metrics, Stopwatch
@@ -52,12 +60,13 @@ class DrQV2:
         seed: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        self.observation_shape, self.action_size = tuple(observation_shape), action_size
-        self.settings, self.device = settings, torch.device(device)
-        check_shape(self.observation_shape, action_size)
+        self.observation_shape = as_shape(observation_shape)
+        self.action_size = action_size = as_action_size(action_size)
+        self.settings, self.device = as_settings(settings), as_device(device)
         if settings.mixed_precision and self.device.type == "cpu":
             raise ValueError("mixed_precision wants a GPU, but the device is the CPU: turn it off")
-        seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(3)]
+        sequence = np.random.SeedSequence(checks.whole(seed, "seed", 0))
+        seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
             self.parts = Parts(self.observation_shape, action_size, settings, self.device)
@@ -92,6 +101,8 @@ class DrQV2:
                 action, and no random number is drawn.
         """
         check_observation(observation, self.observation_shape)
+        checks.whole(step, "step", 0)
+        checks.flag(explore, "explore")
         if explore and step < self.settings.explore_steps:
             uniform = torch.rand(self.action_size, generator=self._explore_generator)
             return np.asarray(2 * uniform.numpy() - 1, dtype=np.float32)
@@ -109,6 +120,7 @@ class DrQV2:
         Args:
             observations: [B, *observation_shape].
         """
+        check_observations(observations, self.observation_shape)
         parts = self.parts
         with self._precision():
             features = parts.encoder(observations.to(self.device))
@@ -143,6 +155,8 @@ class DrQV2:
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
         if self._one_step and batch.one_step is None:
             raise ValueError("transition is one_step, but the batch has no one_step: ask replay")
+        checks.whole(step, "step", 0)
+        checks.flag(with_metrics, "with_metrics")
         deviation = self.deviation(step)
         with self.stopwatch("critic"):
             features, metrics, out = self._critic_step(batch, deviation)
@@ -317,16 +331,26 @@ class DrQV2:
         """Continues where `state` was taken.
 
         Raises:
-            ValueError: If it is another method's or mode's.
+            ValueError: If it is another method's or mode's, or does not fit otherwise.
         """
+        if not isinstance(state, dict):
+            raise ValueError(f"a state is a dict, as state_dict gives, got {state!r:.80}")
         own = {"method": self.settings.objective or "drqv2", "mode": self.settings.mode}
         for name, wanted in own.items():
-            if state[name] != wanted:
-                raise ValueError(f"the state is of {name} {state[name]!r}, wanted is {wanted!r}")
+            given = state.get(name)
+            if not isinstance(given, str) or given != wanted:
+                raise ValueError(f"the state is of {name} {given!r:.80}, wanted is {wanted!r}")
+        try:
+            self._load(state)
+        except Exception as problem:  # what is no state of ours can fail in any way
+            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            raise ValueError(f"the state does not fit this agent: {first:.300}") from None
+
+    def _load(self, state: dict[str, Any]) -> None:
         for name, part in self.parts.modules().items():
             part.load_state_dict(state["networks"][name])
         for name, adam in self.optimisers.items():
-            adam.load_state_dict(copy.deepcopy(state["optimisers"][name]))  # it keeps what it gets
+            load_moments(adam, state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
 

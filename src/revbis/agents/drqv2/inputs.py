@@ -2,41 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from revbis.replay import Batch
+from revbis import checks
+from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.replay import Batch, OneStep
 
 Shape = tuple[int, ...]
+_LARGEST = 65_536
 
 
-def check_shape(observation_shape: Shape, action_size: int) -> None:
-    """Refuses observations that are neither images nor vectors, and empty actions."""
-    if len(observation_shape) not in (1, 3) or min(observation_shape) < 1:
+def as_shape(value: Any) -> Shape:
+    """The shape of images, (C, H, W), or of vectors, (D,)."""
+    try:
+        shape = tuple(checks.whole(size, "a size", 1, _LARGEST) for size in value)
+    except (TypeError, ValueError):
+        shape = ()
+    if len(shape) not in (1, 3):
         raise ValueError(
-            "observation_shape must be (C, H, W) of images or (D,) of vectors, "
-            f"got {observation_shape}"
+            "observation_shape must be (C, H, W) of images or (D,) of vectors, with sizes up to "
+            f"{_LARGEST:,}, got {value!r:.80}"
         )
-    if action_size < 1:
-        raise ValueError(f"action_size must be at least 1, got {action_size}")
+    return shape
 
 
-def check_observation(observation: NDArray[Any], shape: Shape) -> None:
+def as_action_size(value: Any) -> int:
+    """The number of numbers in an action."""
+    return checks.whole(value, "action_size", 1, _LARGEST)
+
+
+def as_settings(value: Any) -> DrQV2Settings:
+    """The settings themselves."""
+    if not isinstance(value, DrQV2Settings):
+        raise ValueError(f"settings must be DrQV2Settings, got {value!r:.80}")
+    return value
+
+
+def as_device(value: Any) -> torch.device:
+    """The device of a name."""
+    try:
+        if isinstance(value, (str, torch.device)):
+            return torch.device(value)
+    except RuntimeError:
+        pass
+    raise ValueError(f"device must be such as cpu, cuda, cuda:1 or mps, got {value!r:.80}")
+
+
+def check_observation(observation: Any, shape: Shape) -> None:
     """Refuses an observation of another shape or type than the agent was made for."""
-    wanted = _number_type(shape)
-    if observation.shape != shape or str(observation.dtype) != wanted:
-        raise ValueError(
-            f"observation must be {wanted} of shape {shape}, "
-            f"got {observation.dtype} of shape {observation.shape}"
-        )
+    wanted = f"observation must be {_number_type(shape)} of shape {shape}"
+    if not isinstance(observation, np.ndarray):
+        raise ValueError(f"{wanted}, got {observation!r:.80}")
+    if observation.shape != shape or str(observation.dtype) != _number_type(shape):
+        raise ValueError(f"{wanted}, got {observation.dtype} of shape {observation.shape}")
+
+
+def check_observations(observations: Any, shape: Shape) -> None:
+    """Refuses a batch of observations of another shape or type than the agent was made for."""
+    wanted = f"observations must be {_number_type(shape)} {['B', *shape]}"
+    if not isinstance(observations, Tensor):
+        raise ValueError(f"{wanted}, got {observations!r:.80}")
+    if (
+        observations.shape[1:] != shape
+        or observations.dtype != getattr(torch, _number_type(shape))
+        or not len(observations)
+    ):
+        raise ValueError(f"{wanted}, got {observations.dtype} {list(observations.shape)}")
 
 
 def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.device) -> Batch:
     """The batch on the device, if its shapes and types are the agent's."""
+    if not isinstance(batch, Batch):
+        raise ValueError(f"batch must be a Batch, as Replay.sample gives, got {batch!r:.80}")
+    if not isinstance(batch.one_step, OneStep | None):
+        raise ValueError(f"one_step must be a OneStep or None, got {batch.one_step!r:.80}")
+    tensors = (*batch[:5], *(batch.one_step or ()))
+    if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in tensors):
+        raise ValueError("every part of a batch must be a tensor with a place for each transition")
     size = len(batch.obs)
     wanted = getattr(torch, _number_type(shape))
     seen = [("obs", batch.obs), ("next_obs", batch.next_obs)]
@@ -73,6 +119,8 @@ def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Any]:
 def _wants(tensor: Tensor, shape: Shape, name: str) -> None:
     if tensor.shape != shape:
         raise ValueError(f"{name} must be {list(shape)}, got {list(tensor.shape)}")
+    if not tensor.is_floating_point():
+        raise ValueError(f"{name} must hold floats, got {tensor.dtype}")
 
 
 def _number_type(shape: Shape) -> str:

@@ -122,3 +122,22 @@ class Parts:
             "target": self.target,
         }
         return modules if self.objective is None else modules | {"objective": self.objective}
+
+
+def load_moments(adam: Adam, moments: dict[int, dict[str, Tensor]]) -> None:
+    """Gives an optimiser the moments of another; its rates are the settings' and stay.
+
+    PyTorch takes whatever it is given here, and fails at the next step.
+
+    Raises:
+        ValueError: If they are not Adam's moments of parameters of the same shapes.
+    """
+    parameters = [each for group in adam.param_groups for each in group["params"]]
+    for index, moment in moments.items():
+        shapes = {name: tensor.shape for name, tensor in moment.items()}
+        shape = parameters[index].shape
+        if shapes != {"step": (), "exp_avg": shape, "exp_avg_sq": shape}:
+            raise ValueError(f"the moments of parameter {index} have shapes {shapes}")
+    own = adam.state_dict()["param_groups"]
+    copied = {index: {k: v.clone() for k, v in each.items()} for index, each in moments.items()}
+    adam.load_state_dict({"state": copied, "param_groups": own})

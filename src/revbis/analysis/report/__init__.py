@@ -12,14 +12,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from revbis import __version__
+from revbis import __version__, schema
 from revbis.analysis import compare, curves
 from revbis.analysis.report import sections, settings
 from revbis.analysis.report.data import page_data
 from revbis.analysis.report.sections import Media
 from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
-from revbis.analysis.scores import Study
+from revbis.analysis.scores import Study, as_study
 from revbis.system.files import write_whole
 
 _REFRESH_SECONDS = 10
@@ -46,9 +46,12 @@ def write_report(
         The page's path.
 
     Raises:
+        ValueError: If study is none, or folder no path.
         OSError: If it cannot be written; an earlier page is then untouched.
     """
-    path = folder / "index.html"
+    as_study(study)
+    place: Path = schema.convert(folder, Path, "folder")
+    path = place / "index.html"
     values = _values(study, media or {}, trainings or Trainings())
     refresh_seconds = _REFRESH_SECONDS if refresh else None
     page = _templates().get_template("page.html").render(values, refresh=refresh_seconds)

@@ -273,11 +273,13 @@ function seedsBlock(task) {
       group.runs.map((run) => seedCurve(run, metric, state.x, alpha())));
     const every = curves.flat();
     const yRange = metric === "success" ? [0, 1] : rangeOf(every.flatMap(({ y }) => y));
+    const known = every.some(({ x }) => x.length);
     const xRange = [0, every.reduce((top, { x }) => Math.max(top, x.at(-1) ?? 0), 1e-9)];
     groups.forEach((group, i) => figures[i].replaceChildren(
       html("figcaption", {}, html("span", {}, data.labels[group.label]),
         html("small", {}, standing(group))),
-      multiple(group, curves[i], xRange, yRange, metric, inner(figures[i], 140))));
+      known ? multiple(group, curves[i], xRange, yRange, metric, inner(figures[i], 140))
+        : html("small", {}, "no evaluation yet")));
   });
 }
 
