@@ -48,7 +48,9 @@ def config_call(rng: random.Random, folder: Path) -> bool:
     for _ in range(rng.randrange(1, 3)):
         values[rng.choice(list(values))] = junk.anything(rng)
     try:
-        config = Config.from_dict(values) if rng.random() < 0.5 else Config(**values)
+        config = (
+            Config.from_dict(values) if rng.random() < 0.5 else walk(folder).with_settings(**values)
+        )
         preflight.check(config)
     except Exception as problem:
         return refused(problem)
