@@ -13,21 +13,24 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 
 from _measure import ROOT, finish, machine, one_thread, print_table, revision, timed
 from revbis.tabular import FiniteMDP
 from revbis.tabular.examples import garnet, grid_world
 from revbis.tabular.solver import _memory, blank_result, make_problem, solve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
 
 GAMMA, TOL, MOST_SECONDS, MEMORY = 0.9, 1e-6, 20.0, 16e9
 PICTURE, RECORD = ROOT / "docs/solver-growth.png", ROOT / "results/tabular/growth.csv"

@@ -16,9 +16,8 @@ import logging
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from _measure import finish, median_ratio, one_thread, print_table, timed
 
@@ -35,6 +34,9 @@ from torchrl.envs.transforms import CatFrames, Compose, MultiStepTransform  # no
 from revbis.replay import Batch, Replay, Sequences  # noqa: E402
 from revbis.replay.sequences import ShiftUnit  # noqa: E402
 from revbis.system.runtime import keep_freed_memory  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 warnings.filterwarnings("ignore")  # the peers' own
 logging.disable(logging.WARNING)  # sizes are in the table
@@ -173,7 +175,7 @@ def torchrl_frames(count: int) -> tuple[torchrl.ReplayBuffer, float]:
 
 def stored_bytes(buffer: torchrl.ReplayBuffer) -> float:
     """Bytes of a stored step."""
-    row = buffer._storage[:1]
+    row = buffer._storage[:1]  # noqa: SLF001
     return sum(v.numel() * v.element_size() for v in row.values(True, True))
 
 
@@ -182,11 +184,11 @@ def check_same_batch() -> None:
     mine = ours(2, shift=0)[0]
     index = np.arange(2 * LENGTH)
     batch = mine.gather(index)
-    theirs = stable_baselines_n_step(2)[0]._get_samples(index)
+    theirs = stable_baselines_n_step(2)[0]._get_samples(index)  # noqa: SLF001
     discount = (theirs.discounts * (1 - theirs.dones))[:, 0]
     pairs = [(batch.obs, theirs.observations), (batch.next_obs, theirs.next_observations)]
     pairs += [(batch.reward, theirs.rewards[:, 0]), (batch.discount, discount)]
-    rows = torchrl_stacked(2)[0]._storage[:]
+    rows = torchrl_stacked(2)[0]._storage[:]  # noqa: SLF001
     kept = len(rows)  # its last n steps wait for the next episode
     ahead = rows["next"]
     pairs += [(batch.obs[:kept], rows["pixels"]), (batch.next_obs[:kept], ahead["pixels"])]

@@ -7,12 +7,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, suppress
 from functools import partial, wraps
 from importlib import import_module
 from io import StringIO
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, values, aggregate, bounds",
@@ -93,7 +95,7 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     try:
         with redirect_stderr(said), number_rules():
             if hasattr(module, "parse"):
-                return cast(Callable[[], None], module.parse(words, name))
+                return cast("Callable[[], None]", module.parse(words, name))
             if hasattr(module, "COMMANDS"):
                 commands = {key: _deferred(run) for key, run in module.COMMANDS.items()}
                 parsed = tyro.extras.subcommand_cli_from_dict(
@@ -105,7 +107,7 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
         if stop.code in (0, None):
             raise
         _fail(_in_one_line(said.getvalue(), name))
-    return cast(Callable[[], None], parsed)
+    return cast("Callable[[], None]", parsed)
 
 
 def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:

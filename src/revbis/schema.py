@@ -148,9 +148,9 @@ def convert(value: Any, kind: type[T] | Any, name: str) -> T:
     if isinstance(value, np.generic):
         value = value.item()
     if kind is Path:
-        return cast(T, _path(value, name))
+        return cast("T", _path(value, name))
     try:
-        return cast(T, msgspec.convert(value, kind, strict=False))
+        return cast("T", msgspec.convert(value, kind, strict=False))
     except (msgspec.ValidationError, RecursionError) as problem:
         raise ValueError(_message(value, kind, name, problem)) from None
 
@@ -181,7 +181,7 @@ def parse_json(text: str | bytes, kind: type[T] | Any, name: str) -> T:
         raise ValueError(f"{name} is nested too deeply") from None
     except ValueError as problem:
         raise ValueError(f"{name} is not JSON: {problem}") from None
-    return cast(T, convert(value, kind, name))
+    return cast("T", convert(value, kind, name))
 
 
 def check_keys(values: Any, known: Iterable[str], name: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _forgeries(state):
     yield lambda: moments.update({10**6: moments[0]})
     yield lambda: state["optimisers"].update(actor={})
     yield lambda: state["optimisers"]["actor"].update(state=[])
-    yield lambda: state["networks"]["policy"].clear()
+    yield state["networks"]["policy"].clear
     yield lambda: state.pop("update_generator")
     yield lambda: state.update(explore_generator=torch.zeros(3))
 

@@ -213,7 +213,7 @@ def test_embeddings(make_agent, make_batch):
 def test_compile_is_asked_of_the_networks(make_agent, monkeypatch):
     """It is not run: the compiler takes a minute."""
     compiled = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda network: compiled.append(network))
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda network: compiled.append(network))  # noqa: PLW0108
     make_agent()
     assert compiled == []
     parts = make_agent(compile=True).parts

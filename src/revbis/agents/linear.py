@@ -8,14 +8,16 @@ it is missing, on other devices, for other types, and under torch.compile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def _find_onednn() -> Any:
@@ -107,7 +109,7 @@ class Readouts(nn.Module):
         """Weight and bias of one layer."""
         return [self.weights[name], self.biases[name]]
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Readouts:
+    def _apply(self, fn: Any, recurse: bool = True) -> Readouts:  # noqa: ARG002
         raise RuntimeError("readouts cannot be moved or cast: make them on their device")
 
 

@@ -5,13 +5,16 @@ Actions and values are float32, whatever precision the layers before them ran in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.agents.linear import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _EDGE = 1e-6  # actions are kept this far inside [−1, 1]
 

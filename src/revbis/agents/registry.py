@@ -6,17 +6,18 @@ Adding an agent is one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.drqv2.settings import DrQV2Settings
-from revbis.agents.settings import AgentSettings
 from revbis.objectives.registry import OBJECTIVES, check_name
 from revbis.system.factories import load_factory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from revbis.agents.protocol import Agent
+    from revbis.agents.settings import AgentSettings
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class AgentSettings:
             ValueError: With what was wanted, what came and what to do.
         """
 
-    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:  # noqa: ARG002
         """About how much memory an update takes for a batch of this size.
 
         Args:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from revbis.system.files import write_whole
 from revbis.training.folder import CONFIG
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from revbis.analysis.scores import Study
 
 ArtefactName = Literal["table1", "figure-dmc", "figure-metaworld", "figure-ablation", "figure-c"]

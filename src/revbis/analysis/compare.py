@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from revbis import checks
 from revbis.analysis import curves, stats
 from revbis.analysis.scores import Group, Study, as_study
 from revbis.envs.suites import suite_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 class Pooled(NamedTuple):

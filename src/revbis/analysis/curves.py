@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis import checks
 from revbis.analysis.files import count, number
-from revbis.analysis.runs import Run
-from revbis.analysis.scores import Group
 from revbis.analysis.stats import Array, area
 from revbis.envs.suite import Score
 from revbis.envs.suites import suite_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from revbis.analysis.runs import Run
+    from revbis.analysis.scores import Group
 
 Kind = Literal["final", "best", "area"]
 KINDS = ("final", "best", "area")

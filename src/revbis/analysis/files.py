@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis.training.folder import MARKS, WITHIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _LARGEST_COUNT = 2**53  # the largest that the page's script can tell from its neighbours
 _LETTERS = 300  # of a reason
 
 
-def run_folders(top: Path, problem: Callable[[str], None] = lambda text: None) -> Iterator[Path]:
+def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> Iterator[Path]:
     """The run folders in or below a folder, sorted within each level.
 
     What disappears meanwhile is skipped; folders that may not be read are reported.

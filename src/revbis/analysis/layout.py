@@ -7,9 +7,11 @@ import io
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Origin = Literal["measured", "reported"]
 FIRST, SECOND = 1, 2

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from revbis.analysis.scores import Study
 from revbis.config import SAFE, Config
 from revbis.presets import preset_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from revbis.analysis.scores import Study
 
 SOURCE = (
     "Table 1 of “Revisiting Bisimulation Metric for Robust Representations in Reinforcement "
@@ -57,7 +60,7 @@ class Reported(NamedTuple):
 @cache
 def table1() -> tuple[Reported, ...]:
     """Table 1: nine tasks, eight systems."""
-    with open(Path(__file__).with_name("paper_table1.csv"), newline="") as file:
+    with Path(__file__).with_name("paper_table1.csv").open(newline="") as file:
         return tuple(
             Reported(
                 f"dmc:{row['task']}",

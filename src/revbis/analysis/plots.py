@@ -6,14 +6,10 @@ Every figure has its caption below it, and as its label (`figure.get_label()`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from revbis.analysis import compare, curves, stats
@@ -27,9 +23,17 @@ from revbis.analysis.panels import (
     method_axis,
     short_number,
 )
-from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group, Study, as_study
 from revbis.system.files import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from revbis.analysis.runs import Run
 
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 
@@ -267,10 +271,11 @@ def _budget_text(at: Mapping[str, int]) -> str:
 
 def _remarks(groups: Sequence[Group]) -> list[str]:
     """What may not be compared, and what is still running."""
-    remarks = []
-    for task in dict.fromkeys(group.task for group in groups):
-        if differing := compare.mixed([group for group in groups if group.task == task]):
-            remarks.append(f"{compare.short_name(task)}: {differing}.")
+    remarks = [
+        f"{compare.short_name(task)}: {differing}."
+        for task in dict.fromkeys(group.task for group in groups)
+        if (differing := compare.mixed([group for group in groups if group.task == task]))
+    ]
     runs = [run for group in groups for run in group.runs]
     running = sum(not run.finished for run in runs)
     return remarks + ([f"Not finished: {running} of {len(runs)} runs."] if running else [])

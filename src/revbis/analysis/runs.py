@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from revbis import schema
 from revbis.analysis.files import explained, shortened
@@ -26,6 +25,9 @@ from revbis.training.folder import (
     read_result,
 )
 from revbis.training.records import agent_status
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Problem = Callable[[str], None]
 

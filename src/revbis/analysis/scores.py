@@ -135,7 +135,7 @@ class Study:
         reported = dict.fromkeys(name for row in rows for name in row.status)
         with (
             naming(path),
-            open(path, "w", newline="", encoding="utf-8", errors="replace") as file,
+            path.open("w", newline="", encoding="utf-8", errors="replace") as file,
         ):
             writer = csv.writer(file)
             writer.writerow([*Row._fields[:-1], *reported])
@@ -157,7 +157,7 @@ def read_study(paths: Iterable[Path]) -> Study:
     for folder in folders:
         run = read_run(folder, problems.append)
         runs += [] if run is None else [run]
-        failures = read_failures(folder, lambda text: None) if run is None else run.failures
+        failures = read_failures(folder, lambda _: None) if run is None else run.failures
         if failures is not None and not (run and run.finished):
             failing.append(Failing(folder, failures))
             problems.append(f"{folder} is {failure_text(failures)}")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from revbis import checks
 from revbis.analysis import compare, curves, paper, stats
 from revbis.analysis.layout import FIRST, SECOND, Cell, Column, Table
-from revbis.analysis.scores import Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from revbis.analysis.scores import Study
 
 _INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
 

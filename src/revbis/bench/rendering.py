@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from revbis.envs import make_env
-from revbis.envs.environment import TaskEnv
 from revbis.envs.rendering import choose_backend
 from revbis.envs.simulation import MujocoSimulation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from revbis.envs.environment import TaskEnv
 
 _FRAMES = 10  # drawn by each in a round
 

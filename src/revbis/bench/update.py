@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -22,6 +21,8 @@ from revbis.agents import AgentSettings, make_agent
 from revbis.system.runtime import keep_freed_memory, prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from revbis.replay import Replay
 
 _STACK, _COLOURS, _EPISODE = 3, 3, 500

@@ -119,7 +119,7 @@ def stop_signals() -> Iterator[list[int]]:
     """Collects SIGINT and SIGTERM for a clean end; a second one ends the process immediately."""
     caught: list[int] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if caught:
             raise KeyboardInterrupt
         caught.append(number)

@@ -6,15 +6,19 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from revbis.doctor import process
 from revbis.doctor.drawing import chosen_backend, examine_backend
 from revbis.doctor.packages import EXTRAS, examine_numpy, examine_package, tested, versioned
-from revbis.doctor.process import Answer
 from revbis.doctor.report import Finding, Health, Report
 from revbis.system.words import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from revbis.doctor.process import Answer
 
 _LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
 

@@ -13,12 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis.doctor.process import MARK, Answer
 from revbis.doctor.report import SIZE
@@ -30,9 +29,13 @@ from revbis.envs.rendering import (
     backend_loads,
     choose_backend,
 )
-from revbis.envs.suite import Suite
 from revbis.envs.suites import SUITES
 from revbis.system.memory import available_bytes, control_groups, total_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from revbis.envs.suite import Suite
 
 _SECONDS = 0.5
 _DRIVER, _DEVICES = Path("/proc/driver/nvidia/version"), Path("/dev")
@@ -65,10 +68,10 @@ def main(question: str) -> None:
         answer = QUESTIONS[question]()
     except ModuleNotFoundError as error:
         answer = {"error": f"{error.name} is not installed", "absent": error.name}
-    except Exception as error:  # other libraries may raise anything
+    except Exception as error:  # noqa: BLE001 (other libraries may raise anything)
         text = str(error).strip() or type(error).__name__
         answer = {"error": " ".join(text.split())}
-    print(f"\n{MARK}{json.dumps(answer)}", flush=True)
+    print(f"\n{MARK}{json.dumps(answer)}", flush=True)  # noqa: T201
 
 
 def machine() -> Answer:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
-from numpy.typing import NDArray
 
 from revbis.envs.gymnasium import action_problem, image_problem, is_image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
 _STEPS = 2000
 _EPISODES = 5
@@ -65,7 +68,7 @@ def check_environment(env: Env[Any, Any]) -> list[Violation]:
         violations += _images(env)
         episodes = [_play(env, seed, seed) for seed in range(_EPISODES)]
         violations += _seeds(env, episodes)
-    except Exception as error:  # a user's environment may raise anything
+    except Exception as error:  # noqa: BLE001 (a user's environment may raise anything)
         return [
             *violations,
             Violation("wrong", f"playing it raised {type(error).__name__}: {error}"),
@@ -200,7 +203,7 @@ def _gymnasium(env: Env[Any, Any]) -> Iterator[Violation]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             check_env(env, skip_render_check=True)
-    except Exception as error:  # it raises whatever it meets
+    except Exception as error:  # noqa: BLE001 (it raises whatever it meets)
         text = " ".join(str(error).split()) or type(error).__name__
         yield Violation("wrong", f"Gymnasium's check_env: {text}")
 

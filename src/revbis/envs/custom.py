@@ -10,13 +10,13 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.envs.rendering import Quality
 from revbis.envs.suite import Suite
 
 if TYPE_CHECKING:
     from gymnasium import Env
 
     from revbis.envs.gymnasium import GymSimulation
+    from revbis.envs.rendering import Quality
 
 
 def make_custom(task: str) -> Env[Any, Any]:
@@ -48,7 +48,7 @@ def make_custom(task: str) -> Env[Any, Any]:
     return env
 
 
-def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:
+def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:  # noqa: ARG001
     from revbis.envs.gymnasium import GymSimulation
 
     return GymSimulation(make_custom(name), name, size=size)
@@ -64,7 +64,7 @@ def _check(task: str) -> None:
         if absent.name is None or not module.startswith(absent.name):
             raise  # a package around it needs another one
         raise _no_module(task, absent.name) from None
-    except Exception:  # the packages around it are imported, and may raise anything
+    except Exception:  # noqa: BLE001 (the packages around it are imported, and may raise anything)
         return
     if spec is None:
         raise _no_module(task, module)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
-from revbis.envs.rendering import Pixels, Quality
 from revbis.envs.simulation import SimulationStep
 from revbis.envs.suite import Suite
 from revbis.system.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from revbis.envs.rendering import Pixels, Quality
 
 # Those of the pinned version; a test compares them with what is installed.
 _TASKS = """
@@ -160,7 +164,7 @@ def _random_state(env: Any) -> np.random.RandomState:
 def _horizon(env: Any) -> int | None:
     limit = getattr(env, "_step_limit", None)
     if limit is None:
-        limit = env._time_limit / env.control_timestep()
+        limit = env._time_limit / env.control_timestep()  # noqa: SLF001
     return int(np.ceil(limit)) if np.isfinite(limit) else None
 
 

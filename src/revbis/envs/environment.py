@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from revbis import checks
-from revbis.envs.distractors import Distractor
 from revbis.envs.rendering import Pixels, close_at_exit
-from revbis.envs.simulation import Simulation
+
+if TYPE_CHECKING:
+    from revbis.envs.distractors import Distractor
+    from revbis.envs.simulation import Simulation
 
 
 class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore[misc]
@@ -74,7 +76,10 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         )
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Starts an episode.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium import Env
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
 from PIL import Image
 
 from revbis.envs.rendering import Pixels, forget_in_dm_control
 from revbis.envs.simulation import SimulationStep
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+    from numpy.typing import NDArray
 
 
 def is_image(space: Any) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis.envs.camera import Camera
-from revbis.envs.rendering import Pixels, Quality
 from revbis.envs.simulation import SimulationStep
 from revbis.envs.suite import Suite
 from revbis.system.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from revbis.envs.rendering import Pixels, Quality
 
 # Those of the pinned version; a test compares them with what is installed.
 _TASKS = """
@@ -58,10 +62,10 @@ class MetaworldSimulation:
         self._env.max_path_length = _HORIZON
         # Without a list of tasks to choose from, an environment samples its goals itself, from its
         # own generator instead of NumPy's global one, and has them in its vector observation.
-        self._env._set_task_called = True
-        self._env._freeze_rand_vec = False
+        self._env._set_task_called = True  # noqa: SLF001
+        self._env._freeze_rand_vec = False  # noqa: SLF001
         self._env.seeded_rand_vec = True
-        self._env._partially_observable = False
+        self._env._partially_observable = False  # noqa: SLF001
         self._env.__dict__.pop("sawyer_observation_space", None)  # cached for hidden goals
         self._camera = Camera(size, _CAMERA, quality)
         self.low, self.high = np.full(4, -1.0), np.full(4, 1.0)
@@ -93,7 +97,7 @@ class MetaworldSimulation:
     def state(self) -> NDArray[np.float64]:
         """Positions and velocities, then the goal."""
         env = self._env
-        return np.concatenate([env.data.qpos, env.data.qvel, np.ravel(env._target_pos)])
+        return np.concatenate([env.data.qpos, env.data.qvel, np.ravel(env._target_pos)])  # noqa: SLF001
 
     def features(self) -> NDArray[np.float32]:
         """Meta-World's observation of 39 numbers, goal included."""

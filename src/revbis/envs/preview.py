@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from revbis.envs import make_env, suite_of
-from revbis.envs.environment import TaskEnv
-from revbis.envs.rendering import Pixels
-from revbis.envs.simulation import SimulationStep
 from revbis.system.files import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from revbis.envs.environment import TaskEnv
+    from revbis.envs.rendering import Pixels
+    from revbis.envs.simulation import SimulationStep
 
 _COLUMNS = 8
 _ENDLESS = 1000  # simulator steps shown of a task without a time limit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from revbis.envs.rendering import Quality
 from revbis.envs.suite import Suite
 
 if TYPE_CHECKING:
     from gymnasium import Env
 
     from revbis.envs.gymnasium import GymSimulation
+    from revbis.envs.rendering import Quality
 
 
 def make_registered(name: str) -> Env[Any, Any]:
@@ -30,7 +30,7 @@ def make_registered(name: str) -> Env[Any, Any]:
         raise ValueError(f"gym:{name} cannot be made: {problem}") from None
 
 
-def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:
+def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:  # noqa: ARG001
     from revbis.envs.gymnasium import GymSimulation
 
     return GymSimulation(make_registered(name), f"gym:{name}", size=size)

@@ -14,12 +14,14 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Quality = Literal["full", "fast"]
 QUALITIES: tuple[Quality, ...] = ("full", "fast")
@@ -204,7 +206,7 @@ def close_at_exit(thing: Any) -> None:
     """Calls `thing.close()` when the interpreter exits, before libraries clean up."""
     if not _OPEN:
         # Before anything registered with atexit, whatever the order of registration.
-        threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+        threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # noqa: SLF001
     _OPEN.add(thing)
 
 
@@ -253,8 +255,8 @@ def forget_in_dm_control() -> None:
     """Clears dm_control's record of which context is current: it is wrong now."""
     base = sys.modules.get("dm_control._render.base")
     if base is not None:
-        base._CURRENT_CONTEXT_FOR_THREAD.clear()
-        base._CURRENT_THREAD_FOR_CONTEXT.clear()
+        base._CURRENT_CONTEXT_FOR_THREAD.clear()  # noqa: SLF001
+        base._CURRENT_THREAD_FOR_CONTEXT.clear()  # noqa: SLF001
 
 
 @contextmanager

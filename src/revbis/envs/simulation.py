@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-from revbis.envs.rendering import Pixels
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from revbis.envs.rendering import Pixels
 
 
 class SimulationStep(NamedTuple):

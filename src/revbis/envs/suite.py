@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from revbis.envs.rendering import Quality
-from revbis.envs.simulation import Simulation
 from revbis.system.extras import install_line, is_installed, missing_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from revbis.envs.rendering import Quality
+    from revbis.envs.simulation import Simulation
 
 Score = Literal["return", "success"]
 

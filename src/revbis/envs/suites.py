@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from revbis.envs import custom, dmc, metaworld, registered
-from revbis.envs.suite import Suite
+
+if TYPE_CHECKING:
+    from revbis.envs.suite import Suite
 
 SUITES: dict[str, Suite] = {
     suite.name: suite

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from revbis import checks
-from revbis.envs.suite import Suite
 from revbis.envs.suites import SUITES, forms, listed, suite_of
 from revbis.system.extras import require
+
+if TYPE_CHECKING:
+    from revbis.envs.suite import Suite
 
 
 def task_names(suite: str) -> list[str]:

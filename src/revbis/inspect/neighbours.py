@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from revbis.envs import make_env
 from revbis.system.files import whole_file
 from revbis.training.evaluate import episode_seed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
     from revbis.agents import Agent
     from revbis.config import Config
 

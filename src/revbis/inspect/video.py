@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis.envs import make_env
-from revbis.envs.rendering import Pixels
 from revbis.system.extras import require
 from revbis.system.files import naming
 from revbis.training.evaluate import Episode, play
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
     from revbis.agents import Agent
     from revbis.config import Config
+    from revbis.envs.rendering import Pixels
 
 _SIDE = 256
 _FRAMES_PER_SECOND = 25
@@ -48,7 +50,7 @@ def record_episode(
         first, _ = shown.reset(seed=seed)
         frames = [first]
         # The agent's environment resets with the seed itself; both then take the same actions.
-        episode = play(agent, seen, seed, lambda action, info: frames.append(shown.step(action)[0]))
+        episode = play(agent, seen, seed, lambda action, _: frames.append(shown.step(action)[0]))
     finally:
         seen.close()
         shown.close()

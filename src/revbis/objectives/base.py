@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,11 @@ from torch import Tensor, nn
 from revbis.objectives.distances import normalise
 from revbis.objectives.inputs import Transitions, check_transitions, refuse_non_finite
 from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.protocol import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from revbis.objectives.protocol import Level
 
 
 class BaseObjective(nn.Module):
@@ -85,7 +89,7 @@ class BaseObjective(nn.Module):
         """φ(s) as it is compared, [B, D]: scaled to length 1 with `normalisation`."""
         return normalise(z) if self.normalisation else z
 
-    def embed(self, z: Tensor, action: Tensor) -> Tensor:
+    def embed(self, z: Tensor, action: Tensor) -> Tensor:  # noqa: ARG002
         """What is compared, [B, D]: φ(s); the action plays no part."""
         return self.scale(z)
 

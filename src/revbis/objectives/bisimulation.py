@@ -6,20 +6,23 @@ only its heads; the encoder φ stays with the agent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from revbis.objectives.base import BaseObjective
 from revbis.objectives.coefficient import AdaptiveCoefficient
-from revbis.objectives.designs import Design
 from revbis.objectives.distances import mico_distance, simsr_distance
 from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.protocol import Objective
 from revbis.objectives.targets import mean_reward_gap, pair_discount, reward_gap, target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from revbis.objectives.designs import Design
+    from revbis.objectives.protocol import Objective
 
 Loss = Literal["huber", "squared"]
 Pairing = Literal["all", "permuted"]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.objectives.base import BaseObjective
-from revbis.objectives.bisimulation import Loss, Pairing
 from revbis.objectives.distances import l1_distance
 from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.targets import gaussian_w2, pair_discount, reward_gap, target
+
+if TYPE_CHECKING:
+    from revbis.objectives.bisimulation import Loss, Pairing
 
 _LOG_DEVIATION = (-10.0, 2.0)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from copy import deepcopy
 from inspect import signature
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,9 @@ from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.protocol import Level, Objective
 from revbis.system.factories import described, load_factory
 from revbis.tabular import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _ROWS, _OTHERS = 6, 4
 _MEMBERS = sorted(member for member in vars(Objective) if not member.startswith("_"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
-from revbis.objectives.output import ObjectiveOutput
+    import torch
+    from torch import Tensor, nn
+
+    from revbis.objectives.output import ObjectiveOutput
 
 Level = Literal["state", "state_action"]
 

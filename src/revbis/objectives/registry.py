@@ -5,7 +5,6 @@ Adding an objective is one file and one line of `OBJECTIVES`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from revbis.objectives.designs import DESIGNS, Design
 from revbis.system.factories import FORM, is_factory_name, load_factory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from revbis.objectives.protocol import Objective
 
 _WIDEST = 16_384

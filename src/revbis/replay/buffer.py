@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from revbis import checks
@@ -20,6 +17,12 @@ from revbis.replay.queue import StartQueue, has_whole_stack
 from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit, gather_sequences
 from revbis.replay.state import FORMAT, check_state
 from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
 
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_BATCH = 1_000_000

@@ -56,7 +56,7 @@ def n_step_returns(
 
 
 @compiled
-def gather_shifted(frames: Array, slots: Ints, shifts: Ints, out: Array) -> None:
+def gather_shifted(frames: Array, slots: Ints, shifts: Ints, out: Array) -> None:  # noqa: C901
     """Copies stacks of frames, each shifted by whole pixels with its edges repeated.
 
     Pixel (y, x) of the result is pixel (y + dy, x + dx) of the frame, clipped to the frame. A shift

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 
 from revbis import checks
 from revbis.replay.batch import Sequences
-from revbis.replay.kernels import Ints
 from revbis.replay.observations import observe
 from revbis.replay.queue import StartQueue, has_whole_stack
-from revbis.replay.storage import Ring
+
+if TYPE_CHECKING:
+    from revbis.replay.kernels import Ints
+    from revbis.replay.storage import Ring
 
 ShiftUnit = Literal["sequence", "image"]
 SHIFT_UNITS = ("sequence", "image")

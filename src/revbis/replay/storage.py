@@ -216,7 +216,7 @@ class Ring:
         directory.mkdir(parents=True, exist_ok=True)
         self._file, name = tempfile.mkstemp(prefix="replay-", dir=directory)
         weakref.finalize(self, os.close, self._file)
-        os.unlink(name)
+        Path(name).unlink()
         os.ftruncate(self._file, self.layout.frame_bytes)
         mapped = mmap.mmap(self._file, self.layout.frame_bytes, access=mmap.ACCESS_READ)
         shape, dtype = self.layout.columns["frame"]

@@ -18,10 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from types import FrameType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from revbis.system import runtime
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 End = Literal["finished", "stopped", "superseded", "failed", "refused"]
 _PARENT_DEATH = 1  # of Linux's prctl
@@ -71,7 +73,7 @@ def attempt(job: Job) -> Outcome:
         return Outcome("finished")
     home.claim()
     home.log.parent.mkdir(parents=True, exist_ok=True)
-    with open(home.log, "a", buffering=1) as log:
+    with home.log.open("a", buffering=1) as log:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
     stopping: list[int] = []
@@ -81,7 +83,7 @@ def attempt(job: Job) -> Outcome:
         return Outcome("finished" if done else "stopped")
     except SupersededError as problem:
         return Outcome("superseded", str(problem))
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001
         with suppress(OSError):  # the log may be on a full disk, too
             traceback.print_exc()
         with suppress(Exception):  # the log and the diagnosis, if that is still possible
@@ -122,7 +124,7 @@ def _below(out: Path) -> str:
 
 
 def _on_signal(number: int, caught: list[int]) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         caught.append(number)
 
     signal.signal(number, handle)

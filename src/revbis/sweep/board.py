@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from revbis.system.words import in_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from rich.console import RenderableType
 
     from revbis.sweep.driver import Entry, RunState
@@ -75,8 +76,9 @@ def table(
     parts.append(_rows(shown, prefix, width))
     if len(shown) < len(entries):
         parts.append(Text(f"and {len(entries) - len(shown)} more runs"))
-    for entry in reasons:
-        parts.append(Text(f"{_below(entry.name, prefix)} failed: {entry.text}", style="red"))
+    parts += [
+        Text(f"{_below(entry.name, prefix)} failed: {entry.text}", style="red") for entry in reasons
+    ]
     if len(reasons) < len(failed):
         parts.append(Text(f"and {len(failed) - len(reasons)} more failed", style="red"))
     return Group(*parts)

@@ -7,16 +7,19 @@ are finished, which resume from a checkpoint, and which have failed too often.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from revbis.config import Config
 from revbis.schema import Failure
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.place import Place, Standing
 from revbis.training import preflight
 from revbis.training.failures import given_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from revbis.config import Config
 
 RunState = Literal["waiting", "running", "finished", "failed"]
 _STALL_SECONDS = 1800.0

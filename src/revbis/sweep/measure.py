@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,8 @@ from revbis.config import Config
 from revbis.sweep.projection import Speed, activation_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
     from revbis.replay import Replay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from revbis.sweep.where import Where, check_where, local_workers, make_runner
 from revbis.training.storage import is_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from revbis.config import Config
     from revbis.sweep.grid import Grid
     from revbis.sweep.projection import Speed

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from revbis.agents.registry import resolve
-from revbis.config import Config
 from revbis.replay.storage import Layout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revbis.config import Config
     from revbis.sweep.driver import Entry
 
 _PROCESS_BYTES = 800_000_000  # Python, PyTorch and a simulator, as measured

@@ -10,11 +10,13 @@ import logging
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis.sweep.attempt import Job, Outcome, attempt
 from revbis.sweep.driver import Ended
-from revbis.sweep.place import Place
+
+if TYPE_CHECKING:
+    from revbis.sweep.place import Place
 
 _LOG = logging.getLogger("revbis")
 _GRACE_SECONDS = 120.0

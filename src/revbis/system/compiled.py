@@ -20,14 +20,14 @@ def compiled(function: F) -> F:
     try:
         dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable folder
-        return cast(F, numba.njit(**_OPTIONS)(function))
+        return cast("F", numba.njit(**_OPTIONS)(function))
     _tolerate_full_disks(dispatcher)
-    return cast(F, dispatcher)
+    return cast("F", dispatcher)
 
 
 def _tolerate_full_disks(dispatcher: Any) -> None:
     """Warns if the cache cannot be written; Numba would let the call fail."""
-    cache = dispatcher._cache
+    cache = dispatcher._cache  # noqa: SLF001
     save = cache.save_overload
 
     def save_if_possible(signature: Any, data: Any) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import requires
 from importlib.util import find_spec
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 def requirements() -> list[Requirement]:

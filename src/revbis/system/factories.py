@@ -5,10 +5,12 @@ from __future__ import annotations
 import site
 import sys
 import traceback
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LIBRARIES = (str(Path(__file__).parents[1]), *map(str, site.getsitepackages()), "<")
 FORM = "package.module:factory"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _BLOCK = 1 << 20
 
@@ -29,7 +31,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: If the disk is full, for example, with the path; the file is then unchanged.
     """
-    with named_when_whole(path) as unfinished, open(unfinished, "wb") as file:
+    with named_when_whole(path) as unfinished, unfinished.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -49,7 +51,7 @@ def named_when_whole(path: Path) -> Iterator[Path]:
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")  # what writes it may need the suffix
     try:
         yield unfinished
-        os.replace(unfinished, path)
+        unfinished.replace(path)
     except BaseException as problem:
         unfinished.unlink(missing_ok=True)
         if isinstance(problem, OSError) and problem.errno is not None:
@@ -81,7 +83,7 @@ def sync_folder(folder: Path) -> None:
 def digest(path: Path) -> str:
     """The checksum of a file's content."""
     checksum = hashlib.blake2b(digest_size=16)
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         while block := file.read(_BLOCK):
             checksum.update(block)
     return checksum.hexdigest()

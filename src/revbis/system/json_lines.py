@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
 Record = dict[str, Any]
 _SHOWN_LINES = 3
@@ -39,7 +41,7 @@ def read_records(path: Path) -> list[Record]:
     return [record for _, record in read_lines(path).records]
 
 
-def read_lines(path: Path, problem: Callable[[str], None] = lambda text: None) -> Lines:
+def read_lines(path: Path, problem: Callable[[str], None] = lambda _: None) -> Lines:
     """The lines of a file by number; empty if there is no such file.
 
     Args:

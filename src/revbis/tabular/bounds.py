@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult, as_result
 from revbis.tabular.solver import blank_result, make_problem
 from revbis.tabular.values import bounded_value
+
+if TYPE_CHECKING:
+    from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
 

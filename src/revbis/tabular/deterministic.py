@@ -137,7 +137,7 @@ def _improve(
 
 
 @compiled
-def _evaluate(
+def _evaluate(  # noqa: C901
     reward: Array,
     offered: Any,
     successor: Index,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from revbis.tabular import deterministic, linear, wasserstein
 from revbis.tabular.linear import LinearProblem
 from revbis.tabular.operators import Chain
 from revbis.tabular.registry import OnIteration, Problem, Solution, Solver
-from revbis.tabular.wasserstein import TransportProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from revbis.tabular.wasserstein import TransportProblem
 
 LINEAR_REMEDY = (
     "round the rewards to a few levels, for which the low_rank solver never forms the matrix, or "
@@ -123,7 +127,8 @@ GATHER = Solver("gather", deterministic.gather, deterministic.memory_needed, _ha
 
 
 def transport_candidates(
-    problem: TransportProblem, tol: float
+    problem: TransportProblem,
+    tol: float,  # noqa: ARG001
 ) -> Iterator[Solver[TransportProblem]]:
     """Transport problems are solved only where a row has more than one successor."""
     if not problem.is_deterministic:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from revbis import checks
 from revbis.tabular.bounds import ValueGapBound, value_gap_bound
-from revbis.tabular.result import MetricResult
 from revbis.tabular.values import bounded_value
+
+if TYPE_CHECKING:
+    from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

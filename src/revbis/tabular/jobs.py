@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from revbis import checks
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import ALL, METRICS, OnIteration
-from revbis.tabular.result import MetricResult
-from revbis.tabular.settings import SolveSettings
 from revbis.tabular.solver import solve
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.result import MetricResult
+    from revbis.tabular.settings import SolveSettings
 
 ShowProgress = Callable[[str, float], AbstractContextManager[OnIteration]]
 """Called as show_progress(metric, tol) around a solver; yields what the solver calls."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from warnings import warn
 
 import numpy as np
@@ -26,6 +25,9 @@ from revbis.tabular.validation import (
     sizes,
     transition_rows,
 )
+
+if TYPE_CHECKING:
+    import os
 
 Array = NDArray[np.float64]
 _FORMAT = 1

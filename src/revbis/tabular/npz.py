@@ -7,13 +7,16 @@ import struct
 import zipfile
 import zlib
 from math import prod
+from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from revbis.system.memory import available_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Header = tuple[tuple[int, ...], np.dtype[Any]]
 _UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
@@ -40,7 +43,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: If the file is missing or not readable.
     """
     try:
-        with open(path, "rb") as handle, zipfile.ZipFile(handle) as archive:
+        with Path(path).open("rb") as handle, zipfile.ZipFile(handle) as archive:
             _refuse_what_does_not_fit(archive)
             _refuse_false_headers(archive)
             handle.seek(0)
@@ -60,7 +63,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         ValueError: If it is not readable.
     """
     try:
-        with open(path, "rb") as handle:
+        with Path(path).open("rb") as handle:
             header = _header(handle)
             if header is None:
                 raise ValueError("it is not one, or it is an archive of several arrays")

@@ -9,14 +9,16 @@ The W1 metrics replace the independent coupling \(P U P^\top\) by the cheapest o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from revbis.system.compiled import compiled
-from revbis.tabular.mdp import FiniteMDP
+
+if TYPE_CHECKING:
+    from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
 

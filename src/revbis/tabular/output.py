@@ -5,19 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from revbis.system.files import whole_file, write_whole
 from revbis.tabular.aggregation import Aggregation, class_value
-from revbis.tabular.gaps import ValueGaps
 from revbis.tabular.pictures import draw, draw_classes
-from revbis.tabular.result import MetricResult
 from revbis.tabular.settings import Source, digits, name_of_file
 from revbis.tabular.values import bounded_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from revbis.tabular.gaps import ValueGaps
+    from revbis.tabular.result import MetricResult
 
 MATRIX_UP_TO = 5000
 _CSV_UP_TO = 1000

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -11,17 +10,22 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from revbis.system.files import whole_file
-from revbis.tabular.aggregation import Aggregation
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import find_metric
-from revbis.tabular.result import MetricResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+    from revbis.tabular.aggregation import Aggregation
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 _MOST_ROWS = 600  # more rows than this do not fit the pixels of a heat map

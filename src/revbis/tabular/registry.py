@@ -68,11 +68,11 @@ class Solution:
 P = TypeVar("P", bound=Problem)
 
 
-def _always(problem: Any) -> bool:
+def _always(problem: Any) -> bool:  # noqa: ARG001
     return True
 
 
-def _never(mdp: Any) -> bool:
+def _never(mdp: Any) -> bool:  # noqa: ARG001
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -10,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
 from revbis.system.memory import ensure_fits
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import find_metric
+
+if TYPE_CHECKING:
+    from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
 _FEW = 1000  # coordinates beyond the number of states may be requested: they are 0

@@ -48,7 +48,7 @@ def solve(
     if progress is not None and not callable(progress):
         raise ValueError(f"progress must be a function or None, got {progress!r:.80}")
     empty = blank_result(metric, mdp, policy, gamma, tol=tol, c=c, level=level)
-    on_iteration = progress or (lambda iteration, bound: None)
+    on_iteration = progress or (lambda *_: None)
     if isinstance(empty.c, tuple):
         if solver != "auto":
             raise ValueError("a sequence c is applied term by term: leave solver at 'auto'")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from revbis.tabular import examples
 from revbis.tabular.mdp import FiniteMDP, as_policy
 from revbis.tabular.npz import read_npy, read_npz
-from revbis.tabular.settings import Source
 from revbis.tabular.values import optimal_policy
+
+if TYPE_CHECKING:
+    from revbis.tabular.settings import Source
 
 Array = NDArray[np.float64]
 

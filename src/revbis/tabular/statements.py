@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +19,11 @@ from revbis.tabular.operators import (
     state_distance,
 )
 from revbis.tabular.registry import METRICS, OnIteration
-from revbis.tabular.result import MetricResult
 from revbis.tabular.solver import solve
 from revbis.tabular.values import action_value, optimal_policy, policy_value
+
+if TYPE_CHECKING:
+    from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 _MOST_PAIRS = 4000

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from revbis.tabular.aggregation import Aggregation, value_loss
-from revbis.tabular.gaps import ValueGaps
 from revbis.tabular.output import MATRIX_UP_TO, row_names
-from revbis.tabular.result import MetricResult
-from revbis.tabular.statements import Statement
+
+if TYPE_CHECKING:
+    from revbis.tabular.gaps import ValueGaps
+    from revbis.tabular.result import MetricResult
+    from revbis.tabular.statements import Statement
 
 Row = dict[str, str]
 

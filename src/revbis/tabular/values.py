@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,9 @@ from scipy.sparse.linalg import spsolve
 from revbis import checks
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import mean_state_chain
-from revbis.tabular.result import MetricResult
+
+if TYPE_CHECKING:
+    from revbis.tabular.result import MetricResult
 
 Array = NDArray[np.float64]
 _DIRECT_UP_TO = 20_000

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from revbis.tabular.linear import EPS
-from revbis.tabular.mdp import FiniteMDP
-from revbis.tabular.operators import Chain
 from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.transport import scratch
 from revbis.tabular.wasserstein_kernels import count_rows, exact_rows, frozen_rows
+
+if TYPE_CHECKING:
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.operators import Chain
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

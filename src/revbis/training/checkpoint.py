@@ -17,7 +17,6 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -38,6 +37,8 @@ from revbis.training.folder import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from revbis.replay import Replay
 
 _LOG = logging.getLogger("revbis")
@@ -83,7 +84,7 @@ class Checkpoint:
             try:
                 with np.load(path, allow_pickle=False) as file:
                     piece = dict(file)
-            except Exception as problem:  # NumPy, zipfile and zlib: each has its own
+            except Exception as problem:  # noqa: BLE001 (NumPy, zipfile and zlib: each has its own)
                 raise DamagedError(f"{path} cannot be read: {_first_line(problem)}") from None
             yield piece
 
@@ -272,7 +273,7 @@ def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
     content = _content(folder, AGENT, manifest)
     try:
         agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as problem:  # whatever the reader raises, the file is not what we wrote
+    except Exception as problem:  # noqa: BLE001 (whatever the reader raises, the file is not what we wrote)
         raise DamagedError(
             f"checkpoint {folder} cannot be read: {AGENT}: {_first_line(problem)}"
         ) from None

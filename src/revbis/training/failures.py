@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from revbis.schema import Failure
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revbis.schema import Failure
 
 _SAME_PLACE, _IN_ALL = 3, 20
 

@@ -14,8 +14,6 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revbis import schema
@@ -23,6 +21,9 @@ from revbis.schema import ProgressFile, ResultFile
 from revbis.system.files import named_when_whole, naming
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
     from revbis.training.progress import Status
 
 # Files of a run.
@@ -189,7 +190,7 @@ class RunFolder:
 
     def _claims(self) -> list[int]:
         try:
-            return claimed_numbers(os.listdir(self.path / ATTEMPTS))
+            return claimed_numbers(path.name for path in (self.path / ATTEMPTS).iterdir())
         except FileNotFoundError:
             return []
 
@@ -198,7 +199,7 @@ class RunFolder:
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with naming(path), open(path, "xb") as file:
+            with naming(path), path.open("xb") as file:
                 file.write(content)
         except FileExistsError:
             return False

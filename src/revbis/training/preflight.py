@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from revbis.agents import resolve
 from revbis.config import Change, Config, changes
@@ -13,6 +13,9 @@ from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
 from revbis.system.factories import is_factory_name, load_factory
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
 _LEAST_PIXELS = 8

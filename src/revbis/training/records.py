@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis.system.files import naming, write_whole
 from revbis.system.json_lines import Record, line_of
 from revbis.training.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 _LOG = logging.getLogger("revbis")
 
@@ -51,7 +53,7 @@ class Records:
     def train(self, record: Record) -> None:
         """Appends a line to train.jsonl."""
         self._guard()
-        with naming(self._train), open(self._train, "a") as file:
+        with naming(self._train), self._train.open("a") as file:
             file.write(line_of(record))
         self._send("train", record)
 
@@ -78,7 +80,7 @@ class Records:
         if self.alarms or (self.folder / ALARMS).exists():
             self._write(ALARMS, self.alarms)
         if self._train.exists():
-            with open(self._train, "r+b") as file:
+            with self._train.open("r+b") as file:
                 file.truncate(min(state["train_bytes"], self._train.stat().st_size))
 
     def close(self) -> None:
@@ -147,7 +149,7 @@ def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
         session = wandb.init(
             project=project, config=run, dir=str(folder), name=identity, id=identity, resume="allow"
         )
-    except Exception as problem:  # a service outside must never stop a run
+    except Exception as problem:  # noqa: BLE001 (a service outside must never stop a run)
         _LOG.warning("Weights & Biases did not start (%s); training continues without it", problem)
         return []
     return [_Wandb(session)]

@@ -7,20 +7,17 @@ import logging
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis import __version__
-from revbis.agents import Agent
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.presets import command_line
-from revbis.schema import AboutFile, ResultFile
 from revbis.system.files import write_whole
 from revbis.system.json_lines import Record, read_records
 from revbis.system.runtime import use_threads
@@ -39,9 +36,15 @@ from revbis.training.folder import (
     is_finished,
     read_result,
 )
-from revbis.training.progress import Status
 from revbis.training.records import Records
 from revbis.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from revbis.agents import Agent
+    from revbis.schema import AboutFile, ResultFile
+    from revbis.training.progress import Status
 
 _LOG = logging.getLogger("revbis")
 
@@ -50,7 +53,7 @@ def train(
     config: Config,
     *,
     stop: Callable[[], bool] = lambda: False,
-    report: Callable[[Status], None] = lambda status: None,
+    report: Callable[[Status], None] = lambda _: None,
     home: RunFolder | None = None,
     restart: bool = False,
 ) -> bool:
@@ -188,7 +191,7 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     env.close()
     try:
         agent.load_state_dict(state)
-    except Exception as problem:  # a forged state can fail in any way; ours cannot
+    except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
         first = f"{type(problem).__name__}: {problem}".splitlines()[0]
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {first}") from None
     return config, agent
@@ -226,16 +229,15 @@ def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
 
 def _revision() -> str | None:
     """The commit of this package's source, with a plus if it has been changed since."""
-    here = Path(__file__).parents[1]
-    git = ["git", "-C", str(here)]
+    git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
-        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
-        if head.returncode:
-            return None
-        changed = subprocess.run([*git, "status", "--porcelain", "."], capture_output=True)
+        head, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=False)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
+        )
     except OSError:
         return None
-    return head.stdout.strip() + ("+" if changed.stdout else "")
+    return None if head.returncode else head.stdout.strip() + ("+" if changes.stdout else "")
 
 
 def _write_result(folder: Path, trainer: Trainer) -> None:

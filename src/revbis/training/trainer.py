@@ -6,14 +6,12 @@ import io
 import json
 import logging
 import time
-from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
 
 from revbis import schema
-from revbis.config import Config
 from revbis.envs import make_env
 from revbis.objectives import NonFiniteError
 from revbis.system.files import write_whole
@@ -35,7 +33,12 @@ from revbis.training.progress import (
     digest_of,
     saved_episode,
 )
-from revbis.training.records import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from revbis.config import Config
+    from revbis.training.records import Records
 
 _TRAIN, _EVAL = 0, 1  # streams of episode seeds
 
@@ -195,7 +198,7 @@ class Trainer:
             self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
         except DamagedError:
             raise
-        except Exception as problem:  # a forged state can fail in any way; ours cannot
+        except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
             first = f"{type(problem).__name__}: {problem}".splitlines()[0]
             raise DamagedError(
                 f"checkpoint {checkpoint.folder} does not fit this run: {first:.300}"

@@ -7,10 +7,9 @@ the learned distances are compared with the exact fixed point of the same method
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,6 +28,9 @@ from revbis.tabular import (
     policy_value,
     solve,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 Array = NDArray[np.float64]
 _CELL = 2  # pixels

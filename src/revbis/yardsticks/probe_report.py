@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 
+from typing import TYPE_CHECKING
+
 import matplotlib.pyplot as plt
 import numpy as np
 
 from revbis.system.files import whole_file, write_whole
-from revbis.yardsticks.probe import Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from revbis.yardsticks.probe import Measurement
 
 _MOST_DOTS = 2500
 

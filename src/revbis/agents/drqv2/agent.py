@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -23,12 +21,16 @@ from revbis.agents.drqv2.inputs import (
     check_observations,
 )
 from revbis.agents.drqv2.parts import Parts, load_moments
-from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.networks import linear_schedule, noisy_action
-from revbis.agents.protocol import Metrics, Stopwatch
 from revbis.objectives import Objective, ObjectiveOutput, simsr_distance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from revbis.agents.drqv2.settings import DrQV2Settings
+    from revbis.agents.protocol import Metrics, Stopwatch
     from revbis.replay import Batch, Replay
 
 
@@ -75,7 +77,7 @@ class DrQV2:
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
         self._joint = settings.objective is not None and settings.mode == "joint"
         self._one_step = settings.one_step
-        self.stopwatch: Stopwatch = lambda part: nullcontext()
+        self.stopwatch: Stopwatch = lambda _: nullcontext()
 
     def deviation(self, step: int) -> float:
         """Standard deviation of the noise at an agent step."""
@@ -342,7 +344,7 @@ class DrQV2:
                 raise ValueError(f"the state is of {name} {given!r:.80}, wanted is {wanted!r}")
         try:
             self._load(state)
-        except Exception as problem:  # what is no state of ours can fail in any way
+        except Exception as problem:  # noqa: BLE001 (what is no state of ours can fail in any way)
             first = f"{type(problem).__name__}: {problem}".splitlines()[0]
             raise ValueError(f"the state does not fit this agent: {first:.300}") from None
 

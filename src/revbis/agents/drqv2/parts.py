@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.linear import Readouts
 from revbis.agents.networks import PixelEncoder, Policy, TwinQ, VectorEncoder
 from revbis.objectives import Objective, make_objective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from revbis.agents.drqv2.settings import DrQV2Settings
 
 _FUSED = ("cpu", "cuda")  # devices on which Adam passes over the parameters once
 

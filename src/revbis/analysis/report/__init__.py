@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -21,6 +20,9 @@ from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
 from revbis.analysis.scores import Study, as_study
 from revbis.system.files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _REFRESH_SECONDS = 10
 
@@ -91,7 +93,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "differences": differences,
         "commands": settings.commands(study),
         "versions": settings.versions(study),
-        "about": f"revbis {__version__} · made {datetime.now():%Y-%m-%d %H:%M:%S} · runs in {root}",
+        "about": f"revbis {__version__} · made {_now():%Y-%m-%d %H:%M:%S} · runs in {root}",
         "data": page_data(study, trainings, at, pool),
     }
 
@@ -132,3 +134,7 @@ def _root(study: Study) -> Path:
 
 
 __all__ = ["Media", "Trainings", "write_report"]
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

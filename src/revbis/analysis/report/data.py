@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from revbis.analysis import curves, stats
-from revbis.analysis.compare import Pooled
 from revbis.analysis.report.training import Training, Trainings, hours, rounded
-from revbis.analysis.runs import Run
-from revbis.analysis.scores import Group, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from revbis.analysis.compare import Pooled
+    from revbis.analysis.runs import Run
+    from revbis.analysis.scores import Group, Study
 
 RunState = Literal["finished", "unfinished", "stalled", "failed"]
 _NUMBERS = 300_000  # of training in the whole page: about 2 MB

@@ -6,18 +6,19 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from revbis.analysis import curves
 from revbis.analysis.report.sections import Media
-from revbis.analysis.runs import Run
-from revbis.analysis.scores import Group
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from revbis.analysis.runs import Run
+    from revbis.analysis.scores import Group
     from revbis.config import Config
 
 _LOG = logging.getLogger("revbis")
@@ -78,8 +79,8 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         make(unfinished)
-        os.replace(unfinished, path)
-    except Exception as problem:  # simulators, OpenGL, codecs: the page matters more
+        unfinished.replace(path)
+    except Exception as problem:  # noqa: BLE001 (simulators, OpenGL, codecs: the page matters more)
         _LOG.warning("no %s: %s", path.name, problem)
         return None
     finally:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from revbis.analysis import tables
 from revbis.analysis.files import printable
-from revbis.analysis.layout import Table
-from revbis.analysis.report.training import Training, Trainings
 from revbis.analysis.runs import RaisedAlarm, Run, failure_text
-from revbis.analysis.scores import Group, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from revbis.analysis.layout import Table
+    from revbis.analysis.report.training import Training, Trainings
+    from revbis.analysis.scores import Group, Study
 
 _ROOM = 12_000_000  # bytes for videos and pictures, in base64: the page stays below 15 MB
 _PHASES = ["environment", "rendering", "acting", "sampling", "update", "evaluation"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from revbis.analysis.runs import Run
 from revbis.analysis.scores import Group, Study
+
+if TYPE_CHECKING:
+    from revbis.analysis.runs import Run
 
 _ELSEWHERE = ("task", "method", "seed", "out")  # on the page
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import curves, stats, tables
 from revbis.analysis.layout import FIRST
-from revbis.analysis.scores import Group, Study
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from revbis.analysis.scores import Group, Study
 
 
 class Shown(NamedTuple):

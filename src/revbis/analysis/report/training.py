@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from revbis.analysis.files import count, number
-from revbis.analysis.runs import Run
 from revbis.system.json_lines import Record, named, record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from revbis.analysis.runs import Run
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"

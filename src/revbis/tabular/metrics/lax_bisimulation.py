@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from revbis.tabular.families import (
     GATHER,
@@ -10,11 +10,15 @@ from revbis.tabular.families import (
     TRANSPORT_REMEDY,
     transport_candidates,
 )
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import Metric, OnIteration
-from revbis.tabular.result import MetricResult
 from revbis.tabular.solver import solve
 from revbis.tabular.wasserstein import TransportProblem, mdp_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.result import MetricResult
 
 
 def lax_bisimulation(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
 from revbis.tabular.families import LINEAR_REMEDY, LINEAR_SOLVERS, linear_candidates
 from revbis.tabular.linear import LinearProblem, reward_range
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.operators import mean_state_chain, state_action_chain
 from revbis.tabular.registry import Metric, OnIteration
-from revbis.tabular.result import MetricResult
 from revbis.tabular.solver import solve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.result import MetricResult
 
 
 def mico(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
 from revbis.tabular.families import (
     CHAIN_DOUBLING,
@@ -12,12 +10,18 @@ from revbis.tabular.families import (
     TRANSPORT_REMEDY,
     transport_candidates,
 )
-from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.operators import mean_state_chain, state_action_chain
 from revbis.tabular.registry import Metric, OnIteration
-from revbis.tabular.result import MetricResult
 from revbis.tabular.solver import solve
 from revbis.tabular.wasserstein import TransportProblem, chain_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.result import MetricResult
 
 
 def pi_bisimulation(
