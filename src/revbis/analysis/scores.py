@@ -13,7 +13,7 @@ from revbis.analysis.files import printable, run_folders
 from revbis.analysis.runs import (
     Evaluation,
     Failures,
-    Problem,
+    OnProblem,
     Run,
     failure_text,
     read_failures,
@@ -163,7 +163,7 @@ def read_study(paths: Iterable[Path]) -> Study:
     return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
 
 
-def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
+def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
     folders: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
@@ -178,7 +178,7 @@ def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
     return list(folders)
 
 
-def _without_doubles(runs: Sequence[Run], problem: Problem) -> list[Run]:
+def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
     """One run of each identity: the one with more frames, or the first."""
     kept: dict[Any, Run] = {}
     for run in runs:

@@ -18,7 +18,7 @@ from revbis.sweep.place import Place, Standing
 from revbis.training import preflight
 from revbis.training.failures import given_up
 
-RunState = Literal["waiting", "running", "finished", "failed"]
+EntryState = Literal["waiting", "running", "finished", "failed"]
 _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
 _POLL_SECONDS = 1.0
@@ -76,7 +76,7 @@ class Entry:
 
     name: str
     config: Config
-    state: RunState = "waiting"
+    state: EntryState = "waiting"
     attempts: int = 0
     standing: Standing = Standing()  # noqa: RUF009 (frozen)
     text: str = ""
