@@ -11,6 +11,7 @@ from typing import Any
 from revbis.analysis.files import count, number
 from revbis.analysis.runs import Run
 from revbis.system.json_lines import Record, named, record_of
+from revbis.training.folder import TRAINING
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
@@ -62,7 +63,7 @@ class Trainings:
 
     def of(self, run: Run) -> Training:
         """The training of a run; empty if it has none yet."""
-        path, known = run.folder / "train.jsonl", self._seen.get(run.folder)
+        path, known = run.folder / TRAINING, self._seen.get(run.folder)
         try:
             state = path.stat()
             stamp = (state.st_mtime_ns, state.st_size)
