@@ -1,4 +1,4 @@
-"""The page as a command writes it: where it goes, what is warned of, and what is not imported."""
+"""The page as a command writes it: where it goes, what is warned of, and when it is rewritten."""
 
 import logging
 from contextlib import contextmanager
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.fake_study import fake_run
-from tests.envs.toys import run_python
 
 from revbis.analysis.report.writer import PageWriter, page_folder, watch
 
@@ -82,16 +81,3 @@ def test_watching_writes_again_when_a_record_changes(
     assert shown[0].startswith("waiting: there is no run to read")
     assert shown[1:] == [f"open {path}", f"\nopen {path}"]
     assert pages == [False, False, False, True]  # without a run, with one, with two, at the end
-
-
-def test_a_page_about_several_runs_imports_no_torch(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        fake_run(tmp_path / "runs", seed=seed)
-    code = (
-        "import sys\nfrom revbis.cli import main\nmain(sys.argv[1:])\n"
-        "heavy = ('torch', 'numba', 'mujoco', 'dm_control', 'gymnasium', 'ray')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = run_python(code, "report", str(tmp_path / "runs"), "--out", str(tmp_path / "page"))
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-    assert (tmp_path / "page" / "index.html").exists()

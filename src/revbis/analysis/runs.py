@@ -29,7 +29,7 @@ from revbis.training.records import agent_status
 if TYPE_CHECKING:
     from pathlib import Path
 
-Problem = Callable[[str], None]
+OnProblem = Callable[[str], None]
 
 # Not part of a method: where and on what it ran, and how it was evaluated.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
@@ -136,7 +136,7 @@ class Run:
         return self.evaluations[-1].seconds or 0.0 if self.evaluations else 0.0
 
 
-def read_run(folder: Path, problem: Problem) -> Run | None:
+def read_run(folder: Path, problem: OnProblem) -> Run | None:
     """Reads a run; invalid records are named, and a run that cannot be read is None."""
     try:
         config = Config.read(folder / CONFIG)
@@ -174,7 +174,7 @@ def due_frame(frames: int, config: Config) -> int:
     return next(due for due in possible if due >= earliest)
 
 
-def read_failures(folder: Path, problem: Problem) -> Failures | None:
+def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
     """The failed attempts at a run; None without any."""
     try:
         content = (folder / FAILURES).read_bytes()
@@ -197,7 +197,7 @@ def failure_text(failures: Failures) -> str:
     return f"{what} after {often}; last reason: {failures.reason}"
 
 
-def _finished(folder: Path, config: Config, problem: Problem) -> bool:
+def _finished(folder: Path, config: Config, problem: OnProblem) -> bool:
     try:
         return is_finished(read_result(folder), config.frames)
     except (OSError, ValueError) as reason:
@@ -205,14 +205,14 @@ def _finished(folder: Path, config: Config, problem: Problem) -> bool:
         return False
 
 
-def _report_standing(run: Run, problem: Problem) -> None:
+def _report_standing(run: Run, problem: OnProblem) -> None:
     if not run.evaluations:
         problem(f"{run.folder} has no evaluation yet")
     elif not run.finished:
         problem(f"{run.folder} is not finished: {run.frames:,} of {run.config.frames:,} frames")
 
 
-def _read_evaluations(folder: Path, config: Config, problem: Problem) -> list[Evaluation]:
+def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[Evaluation]:
     by_frame: dict[int, Evaluation] = {}
     for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
         one = _evaluation(line, config)
@@ -239,7 +239,7 @@ def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
     )
 
 
-def _read_alarms(folder: Path, problem: Problem) -> list[RaisedAlarm]:
+def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
     lines = _read_lines(folder / ALARMS, AlarmLine, "alarm", problem)
     return [
         RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
@@ -247,7 +247,7 @@ def _read_alarms(folder: Path, problem: Problem) -> list[RaisedAlarm]:
     ]
 
 
-def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[T]:
+def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
     kept: list[T] = []
     odd: list[int] = []
@@ -261,7 +261,7 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: Problem) -> list[
     return kept
 
 
-def _read_about(folder: Path, problem: Problem) -> AboutFile:
+def _read_about(folder: Path, problem: OnProblem) -> AboutFile:
     """Versions by name, revision, command and machine."""
     try:
         return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)

@@ -14,7 +14,7 @@ from revbis.analysis.files import printable, run_folders
 from revbis.analysis.runs import (
     Evaluation,
     Failures,
-    Problem,
+    OnProblem,
     Run,
     failure_text,
     read_failures,
@@ -179,7 +179,7 @@ def as_study(value: Any) -> Study:
     return value
 
 
-def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
+def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
     if not isinstance(paths, (list, tuple, set, Iterator)):
         raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
     folders: dict[Path, None] = {}
@@ -197,7 +197,7 @@ def _run_folders(paths: Iterable[Path], problem: Problem) -> list[Path]:
     return list(folders)
 
 
-def _without_doubles(runs: Sequence[Run], problem: Problem) -> list[Run]:
+def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
     """One run of each identity: the one with more frames, or the first."""
     kept: dict[Any, Run] = {}
     for run in runs:

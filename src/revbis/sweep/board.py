@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from revbis.sweep.driver import Entry, RunState
+    from revbis.sweep.driver import Entry, EntryState
 
-_ORDER: tuple[RunState, ...] = ("running", "failed", "waiting", "finished")
+_ORDER: tuple[EntryState, ...] = ("running", "failed", "waiting", "finished")
 _PLAIN_SECONDS = 30.0
 _COLOURS = {"running": "cyan", "failed": "red", "waiting": "dim", "finished": "green"}
 _COLUMNS = ("state", "frames", "done", "frames/s", "left", "return")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from revbis.config import Config
 
-RunState = Literal["waiting", "running", "finished", "failed"]
+EntryState = Literal["waiting", "running", "finished", "failed"]
 _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
 _POLL_SECONDS = 1.0
@@ -79,7 +79,7 @@ class Entry:
 
     name: str
     config: Config
-    state: RunState = "waiting"
+    state: EntryState = "waiting"
     attempts: int = 0
     standing: Standing = Standing()  # noqa: RUF009 (frozen)
     text: str = ""

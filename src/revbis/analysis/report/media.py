@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import re
 from contextlib import suppress
 from hashlib import blake2b
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from revbis.analysis import curves
 from revbis.analysis.report.sections import Media
+from revbis.system.files import named_when_whole
+from revbis.training.folder import CHECKPOINTS, MANIFEST, NEIGHBOURS, checkpoint_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class MediaMaker:
 
         return Media(
             video=_file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path)),
-            neighbours=_file(folder / "neighbours.png", stamp, lambda path: _draw(*agent(), path)),
+            neighbours=_file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path)),
         )
 
 
@@ -75,16 +76,12 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
     """The file if it is new enough or can be made; it gets its name once it is complete."""
     if path.exists() and path.stat().st_mtime >= stamp:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
-        make(unfinished)
-        unfinished.replace(path)
+        with named_when_whole(path) as unfinished:
+            make(unfinished)
     except Exception as problem:  # noqa: BLE001 (simulators, OpenGL, codecs: the page matters more)
         _LOG.warning("no %s: %s", path.name, problem)
         return None
-    finally:
-        unfinished.unlink(missing_ok=True)
     return path
 
 
@@ -104,9 +101,10 @@ def _draw(config: Config, agent: Any, path: Path) -> None:
 def _newest_checkpoint(folder: Path) -> float:
     """When the newest checkpoint was written; one that is deleted meanwhile is skipped."""
     times = []
-    for path in (folder / "checkpoints").glob("frame-*/manifest.json"):
-        with suppress(OSError):
-            times.append(path.stat().st_mtime)
+    for path in (folder / CHECKPOINTS).glob(f"*/{MANIFEST}"):
+        if checkpoint_frames(path.parent.name) is not None:
+            with suppress(OSError):
+                times.append(path.stat().st_mtime)
     return max(times, default=math.inf)
 
 

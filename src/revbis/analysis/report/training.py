@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from revbis.analysis.files import count, number
 from revbis.system.json_lines import Record, named, record_of
+from revbis.training.folder import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class Trainings:
 
     def of(self, run: Run) -> Training:
         """The training of a run; empty if it has none yet."""
-        path, known = run.folder / "train.jsonl", self._seen.get(run.folder)
+        path, known = run.folder / TRAINING, self._seen.get(run.folder)
         try:
             state = path.stat()
             stamp = (state.st_mtime_ns, state.st_size)
