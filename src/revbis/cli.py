@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,6 +29,10 @@ _COMMANDS = {
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
+# What tyro says of a list of numbers, with the whole of its type.
+_LIST = re.compile(
+    r"Could not (?:parse arguments|find valid parse for arguments:) (\[.*?\])(?: into .*)?$"
+)
 _PIPE_CLOSED = 141  # 128 + SIGPIPE, what the shell gives for other programs
 _OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # our files have names
 
@@ -125,7 +130,7 @@ def _in_one_line(box: str, name: str) -> str:
     body = [i for i in range(1, len(lines)) if not is_rule[i]]
     start = body[0] if body else 0
     end = next((i for i in range(start, len(lines)) if is_rule[i]), len(lines))
-    message = " ".join(lines[start:end]).rstrip(".")
+    message = _LIST.sub(r"must be whole numbers, got \1", " ".join(lines[start:end]).rstrip("."))
     suggested = [
         line.split()[0].rstrip(",")
         for line in lines[end:]

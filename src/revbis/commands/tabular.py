@@ -14,6 +14,7 @@ import tyro
 
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
+from revbis.files import new_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,16 +100,16 @@ def solve(
     names = list(tabular.METRICS) if metric == "all" else [metric]
     if level == "state_action" and metric == "all":
         names = ["revised", "mico", "pi_bisimulation"]
-    out.mkdir(parents=True, exist_ok=True)
     rows, results, written = [], [], []
-    for name in names:
-        start = time.perf_counter()
-        with solver_bar(name, tol) as progress:
-            result = tabular.solve(name, mdp, policy, gamma, tol, c, level, solver, progress)
-        seconds = time.perf_counter() - start
-        results.append(result)
-        rows.append(_summary(result, seconds))
-        written.append(_write(result, origin, out, source))
+    with new_folder(out):
+        for name in names:
+            start = time.perf_counter()
+            with solver_bar(name, tol) as progress:
+                result = tabular.solve(name, mdp, policy, gamma, tol, c, level, solver, progress)
+            seconds = time.perf_counter() - start
+            results.append(result)
+            rows.append(_summary(result, seconds))
+            written.append(_write(result, origin, out, source))
     print_table(f"{_describe(source, mdp)}, γ = {gamma:g}", rows, spare=["iterations"])
     if results[0].n <= _PRINT_UP_TO:
         for result in results:
