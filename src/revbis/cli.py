@@ -171,9 +171,16 @@ def _end_of_output(error: OSError) -> NoReturn:
     _fail(f"standard output: {reason}")
 
 
+class _Screen(logging.Handler):
+    """Prints to what is the standard error by then: a live line puts its own in the way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def _show_log() -> None:
     """What the package logs goes to the screen as plain lines, whoever else configures logging."""
-    handler = logging.StreamHandler()
+    handler = _Screen()
     handler.setFormatter(logging.Formatter("revbis: %(message)s"))
     logger = logging.getLogger("revbis")
     logger.handlers, logger.propagate = [handler], False

@@ -1,6 +1,7 @@
 """Names of tasks: equal to the simulators' own, and told without importing them."""
 
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from envs.toys import run_python
 from revbis.cli import main
 from revbis.envs import check_task, missing, task_names, tasks
+from revbis.envs.extras import install_line
 
 HEAVY = ("torch", "mujoco", "dm_control", "metaworld", "numba")
 
@@ -106,6 +108,14 @@ def test_a_simulator_that_is_not_installed_is_told(
     main(["train", "--list"])
     printed = capsys.readouterr().out
     assert task_names(suite)[0] in printed and text in printed
+
+
+def test_a_package_run_from_its_source_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("revbis.envs.extras.requires", requires)
+    assert install_line("dmc") == 'pip install "revbis[dmc]"'
 
 
 def test_a_folder_of_the_same_name_is_not_the_package(

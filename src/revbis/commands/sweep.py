@@ -150,6 +150,8 @@ def _open(grid: Grid, out: str, where: Where) -> tuple[list[Config], Place, Swee
 
 
 def _check_where(where: Where, out: str) -> None:
+    from revbis.sweep.ray import check_installed
+
     for name, count in (("threads", where.threads), ("workers", where.workers)):
         if count is not None and not 1 <= count <= _MOST:
             raise ValueError(f"--{name} must be a whole number from 1 to {_MOST}, got {count}")
@@ -161,6 +163,7 @@ def _check_where(where: Where, out: str) -> None:
     if where.on == "ray":
         if where.workers is not None:
             raise ValueError("--workers is for --on local; with Ray the nodes decide")
+        check_installed()
         return
     if "://" in out:
         raise ValueError(f"--out {out} is for --on ray; local runs need a path")

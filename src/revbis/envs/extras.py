@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -12,9 +12,11 @@ from types import ModuleType
 def install_line(extra: str) -> str:
     """The `pip install` line for one of the package's extras, from the package's own metadata."""
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    wanted = [
-        line.split(";")[0].strip() for line in requires("revbis") or () if marker.search(line)
-    ]
+    try:
+        lines = requires("revbis") or ()
+    except PackageNotFoundError:  # run from its source, as with PYTHONPATH
+        return f'pip install "revbis[{extra}]"'
+    wanted = [line.split(";")[0].strip() for line in lines if marker.search(line)]
     if not wanted:
         raise ValueError(f"revbis has no extra {extra!r}")
     return "pip install " + " ".join(f'"{requirement}"' for requirement in wanted)

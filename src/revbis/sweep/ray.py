@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from revbis.envs.extras import is_installed
 from revbis.sweep.attempt import Job, Outcome, attempt
 from revbis.sweep.driver import Ended
 from revbis.sweep.place import Place
@@ -140,12 +141,21 @@ class RayRunner:
             return Outcome("failed", f"{type(problem).__name__}: {_first(problem)}"), True
 
 
+def check_installed() -> None:
+    """Refuses a sweep on Ray where Ray is missing; does not import it.
+
+    Raises:
+        ValueError: With the line that installs it.
+    """
+    if not is_installed("ray"):
+        raise ValueError("--on ray needs Ray; type: pip install 'revbis[sweep]'")
+
+
 def _import_ray() -> Any:
+    check_installed()
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # runs without GPU see none
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("--on ray needs Ray; type: pip install 'revbis[sweep]'") from None
+    import ray
+
     return ray
 
 
