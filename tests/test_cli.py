@@ -1,9 +1,12 @@
 import errno
+import logging
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +273,15 @@ def test_output_to_a_full_disk_is_one_line() -> None:
         done = revbis("--help", stdout=full)
     assert done.returncode == 2
     assert done.stderr == "revbis: error: standard output: No space left on device\n"
+
+
+def test_what_is_logged_goes_to_the_standard_error_of_the_moment(capsys) -> None:
+    main(["env", "list"])  # any command that sets the log up
+    capsys.readouterr()
+    shown = StringIO()
+    with redirect_stderr(shown):  # as a live line does, to be drawn below what is printed
+        logging.getLogger("revbis").warning("an alarm")
+    assert shown.getvalue() == "revbis: an alarm\n" and capsys.readouterr().err == ""
 
 
 def test_no_output_at_all_is_no_traceback() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import warnings
 from contextlib import redirect_stderr, suppress
@@ -30,6 +31,10 @@ _COMMANDS = {
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
+# What tyro says of a list of numbers, with the whole of its type.
+_LIST = re.compile(
+    r"Could not (?:parse arguments|find valid parse for arguments:) (\[.*?\])(?: into .*)?$"
+)
 _PIPE_CLOSED = 141  # 128 + SIGPIPE, what the shell gives for other programs
 _OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # our files have names
 
@@ -127,7 +132,7 @@ def _in_one_line(box: str, name: str) -> str:
     body = [i for i in range(1, len(lines)) if not is_rule[i]]
     start = body[0] if body else 0
     end = next((i for i in range(start, len(lines)) if is_rule[i]), len(lines))
-    message = " ".join(lines[start:end]).rstrip(".")
+    message = _LIST.sub(r"must be whole numbers, got \1", " ".join(lines[start:end]).rstrip("."))
     suggested = [
         line.split()[0].rstrip(",")
         for line in lines[end:]
@@ -168,9 +173,16 @@ def _end_of_output(error: OSError) -> NoReturn:
     _fail(f"standard output: {reason}")
 
 
+class _Screen(logging.Handler):
+    """Prints to what is the standard error by then: a live line puts its own in the way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def _show_log() -> None:
     """What the package logs goes to the screen as plain lines, whoever else configures logging."""
-    handler = logging.StreamHandler()
+    handler = _Screen()
     handler.setFormatter(logging.Formatter("revbis: %(message)s"))
     logger = logging.getLogger("revbis")
     logger.handlers, logger.propagate = [handler], False

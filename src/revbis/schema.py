@@ -8,6 +8,7 @@ limits. The library behind it is msgspec.
 from __future__ import annotations
 
 import json
+import math
 import re
 import reprlib
 from collections.abc import Hashable, Iterable, Mapping
@@ -225,6 +226,8 @@ def _message(value: Any, kind: Any, name: str, problem: Exception) -> str:
     if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
         return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
     if wanted := re.match(r"Expected `([^`]+)`, got", text):
+        if "int" in wanted[1].split(" | ") and _is_too_large(part):  # no type for msgspec
+            return f"{place} must be at most {_most(kind):,}, got {shown(part)}"
         words = " or ".join(_NAMES.get(each, each) for each in wanted[1].split(" | "))
         return f"{place} must be {words}, got {shown(part)}"
     reason = text.replace("`", "") or "nested too deeply"
@@ -239,6 +242,22 @@ def _part(value: Any, where: str) -> Any:
         except (LookupError, TypeError):
             return value
     return value
+
+
+def _is_too_large(value: Any) -> bool:
+    """Whether a float, or a text that is one, is whole and no count: 1e23, say."""
+    if not isinstance(value, (float, str)):
+        return False
+    try:
+        return _MOST < float(value) < math.inf
+    except ValueError:
+        return False
+
+
+def _most(kind: Any) -> int:
+    """The upper limit of a number's type, also within an optional or a list."""
+    own = [part.le for part in get_args(kind) if isinstance(part, Meta) and part.le is not None]
+    return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=_MOST)
 
 
 def _options(kind: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """Names of tasks: those of the simulators, known without importing them."""
 
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from envs.toys import run_python
 from revbis.cli import main
 from revbis.envs import check_task, missing, task_names
 from revbis.envs import suite as suite_module
+from revbis.system.extras import install_line
 
 HEAVY = ("torch", "mujoco", "dm_control", "metaworld", "numba")
 
@@ -107,6 +109,14 @@ def test_a_simulator_that_is_not_installed_is_told(
     main(["train", "--list"])
     printed = capsys.readouterr().out
     assert task_names(suite)[0] in printed and text in printed
+
+
+def test_a_package_run_from_its_source_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("revbis.system.extras.requires", requires)
+    assert install_line("dmc") == 'pip install "revbis[dmc]"'
 
 
 def test_a_folder_of_the_same_name_is_not_the_package(

@@ -135,6 +135,7 @@ def replay_call(rng: random.Random, folder: Path) -> bool:
     if rng.random() < 0.6:
         settings[rng.choice(list(settings))] = junk.anything(rng)
     step: dict[str, Any] = {"action": np.zeros(1, np.float32), "reward": 0.0, "discount": 1.0}
+    step |= {"frame": np.zeros(2, np.float32), "last": False}
     if rng.random() < 0.5:
         step[rng.choice(list(step))] = junk.anything(rng)
     count = 4 if rng.random() < 0.7 else junk.anything(rng)
@@ -145,7 +146,7 @@ def replay_call(rng: random.Random, folder: Path) -> bool:
         frame = np.zeros(2, np.float32) if rng.random() < 0.8 else junk.array(rng)
         replay.begin(frame)
         for _ in range(8):
-            replay.add(*step.values(), np.zeros(2, np.float32), last=False)
+            replay.add(**step)
         replay.sample(count)
         replay.sample_sequences(count, length, shift=shift)
     except Exception as problem:

@@ -33,6 +33,23 @@ def test_actions_are_real_numbers(replay: Replay, action: Any) -> None:
     assert replay.written == 7
 
 
+@pytest.mark.parametrize("frame", [None, "abc", [[0.0], [0.0, 1.0]], [1j, 0, 0], object()])
+def test_frames_are_real_numbers(replay: Replay, frame: Any) -> None:
+    with pytest.raises(ValueError, match=r"^frame must (hold real numbers|be an array)"):
+        replay.begin(frame)
+    assert replay.written == 6
+
+
+@pytest.mark.parametrize("value", [0, "no", None, np.ones(2)])
+def test_flags_are_true_or_false(replay: Replay, value: Any) -> None:
+    with pytest.raises(ValueError, match="one_step must be True or False, got"):
+        Replay(20, (3,), 2, one_step=value)
+    replay.begin(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="last must be True or False, got"):
+        replay.add([0.0, 0.0], 1.0, 1.0, np.zeros(3, np.float32), last=value)
+    assert replay.written == 7
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, "x", None, 10**12])
 def test_batch_sizes(replay: Replay, value: Any) -> None:
     with pytest.raises(ValueError, match="batch_size must be"):

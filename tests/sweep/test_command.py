@@ -20,8 +20,9 @@ SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in SETTINGS.items()
 
 
 @pytest.fixture(autouse=True)
-def _narrow(monkeypatch):
+def _narrow_and_with_ray(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("revbis.sweep.where.is_installed", lambda module: True)  # a plan needs none
 
 
 def _plan(capsys, *words):
@@ -91,6 +92,14 @@ def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, 
     assert "pip install wandb" in fails(capsys, "sweep", *words, "--dry-run")
     assert "pip install wandb" in fails(capsys, "sweep", *words, "--on", "ray")  # a cluster here
     assert "2 runs" in _plan(capsys, *words, "--on", "ray", "--address", "auto").out
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_missing_ray_is_told_before_anything_is_written(dry, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("revbis.sweep.where.is_installed", lambda module: module != "ray")
+    words = [*SMALL, "--on", "ray", "--address", "auto", "--out", str(tmp_path / "runs"), *dry]
+    assert "pip install 'revbis[sweep]'" in fails(capsys, "sweep", *words)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -13,6 +13,7 @@ import tyro
 
 from revbis.commands.console import print_table, solver_bar
 from revbis.commands.tables import line_width, table_width
+from revbis.system.files import new_folder
 from revbis.tabular.registry import ALL, BUILT_IN
 from revbis.tabular.settings import SolveSettings, Source
 
@@ -63,16 +64,16 @@ def solve(
     names = jobs.chosen_metrics(settings.metric, level)
     mdp, policy = sources.load(source, settings.gamma)
     jobs.check_origin(mdp, origin)
-    out.mkdir(parents=True, exist_ok=True)
     rows, results, files = [], [], []
-    for result, seconds in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
-        name = output.file_name(source, result)
-        endings = output.write(result, origin, out / name, source.name)
-        if result.n > output.MATRIX_UP_TO:
-            _print_matrix_left_out(name, result.n)
-        results.append(result)
-        rows.append(summaries.metric_row(result, seconds))
-        files.append(f"{name} ({', '.join(endings)})")
+    with new_folder(out):
+        for result, seconds in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
+            name = output.file_name(source, result)
+            endings = output.write(result, origin, out / name, source.name)
+            if result.n > output.MATRIX_UP_TO:
+                _print_matrix_left_out(name, result.n)
+            results.append(result)
+            rows.append(summaries.metric_row(result, seconds))
+            files.append(f"{name} ({', '.join(endings)})")
     print_table(_title(source, mdp, settings), rows, spare=["iterations"])
     if results[0].n <= _PRINT_UP_TO:
         for result in results:
@@ -113,13 +114,13 @@ def values(
     checks.discount(target, "gamma" if target_gamma is None else "--target-gamma")
     names = jobs.chosen_metrics(settings.metric, level)
     mdp, policy = sources.load(source, settings.gamma)
-    out.mkdir(parents=True, exist_ok=True)
     gaps, files = [], []
-    for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
-        gaps.append(value_gaps(result, target))
-        name = output.file_name(source, result, target) + "-values"
-        endings = output.write_gaps(gaps[-1], out / name)
-        files.append(f"{name} ({', '.join(endings)})")
+    with new_folder(out):
+        for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
+            gaps.append(value_gaps(result, target))
+            name = output.file_name(source, result, target) + "-values"
+            endings = output.write_gaps(gaps[-1], out / name)
+            files.append(f"{name} ({', '.join(endings)})")
     title = f"{_title(source, mdp, settings)}, values at γ = {target:g}"
     print_table(title, [summaries.gaps_row(each) for each in gaps], spare=["largest bound"])
     for each in gaps:
@@ -154,14 +155,14 @@ def aggregate(source: SourceFlags, settings: Settings, eps: float = 0.1, out: Pa
     aggregation.check_eps(eps)
     names = jobs.chosen_metrics(settings.metric, mergeable=True)
     mdp, policy = sources.load(source, settings.gamma)
-    out.mkdir(parents=True, exist_ok=True)
     rows, files = [], []
-    for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar):
-        merged = aggregation.aggregate(result, eps)
-        name = f"{output.file_name(source, result, settings.gamma)}-eps-{eps:g}"
-        endings = output.write_classes(result, merged, out / name, source.name)
-        rows.append(summaries.classes_row(result, merged))
-        files.append(f"{name} ({', '.join(endings)})")
+    with new_folder(out):
+        for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar):
+            merged = aggregation.aggregate(result, eps)
+            name = f"{output.file_name(source, result, settings.gamma)}-eps-{eps:g}"
+            endings = output.write_classes(result, merged, out / name, source.name)
+            rows.append(summaries.classes_row(result, merged))
+            files.append(f"{name} ({', '.join(endings)})")
     print_table(f"{_title(source, mdp, settings)}, ε = {eps:g}", rows)
     _print_files(out, files)
 

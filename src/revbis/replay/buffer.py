@@ -88,7 +88,7 @@ class Replay:
         self.n_step = checks.whole(n_step, "n_step", 1)
         self.discount = checks.discount(discount, "discount")
         self.shift = layout.checked_shift(shift)
-        self.one_step = bool(one_step)
+        self.one_step = checks.flag(one_step, "one_step")
         least = self.stack + self.n_step + 1
         if layout.capacity < least:
             raise ValueError(
@@ -169,6 +169,7 @@ class Replay:
         """
         if not self._running:
             raise ValueError("add needs a running episode; call begin with its first frame before")
+        checks.flag(last, "last")
         action = checks.finite_matrix(action, (self._layout.action_size,), "action")
         if np.abs(action).max() > _LARGEST:
             raise ValueError(f"action must fit in 32 bits, got {action}")

@@ -88,7 +88,7 @@ class Layout:
     def checked_frame(self, frame: NDArray[Any]) -> NDArray[Any]:
         """A frame of the right shape and type, and finite, or a ValueError."""
         shape, dtype = self.columns["frame"]
-        frame = np.asarray(frame)
+        frame = checks.real_array(frame, "frame")
         if frame.shape != shape or frame.dtype != dtype:
             raise ValueError(
                 f"frame must be {dtype} of shape {shape}, got {frame.dtype} of shape {frame.shape}"

@@ -111,18 +111,27 @@ def together(times: Sequence[float | None], workers: int) -> float | None:
 
 
 def _rate(entry: Entry) -> float | None:
-    """Frames per second of a run, once its random steps no longer count for much."""
-    standing, config = entry.standing, entry.config
-    if standing.frames < 2 * config.agent.explore_steps * config.action_repeat:
+    """Frames per second of a run that has learned for as long as it explored.
+
+    Random steps take next to no time: they count neither here nor among the frames left.
+    """
+    explored = _explored(entry)
+    learned = entry.standing.frames - explored
+    if learned <= 0 or learned < explored or not entry.standing.seconds:
         return None
-    return standing.frames / standing.seconds if standing.seconds else None
+    return learned / entry.standing.seconds
+
+
+def _explored(entry: Entry) -> int:
+    """Frames of random actions at the start of a run."""
+    return entry.config.agent.explore_steps * entry.config.action_repeat
 
 
 def _time_left(entry: Entry, entries: Sequence[Entry], rates: dict[str, float]) -> float | None:
     """By the rate of the run itself, of runs of its task and method, of its method, or of all."""
     if entry.state in _OVER:
         return 0.0
-    left = max(entry.config.frames - entry.standing.frames, 0)
+    left = max(entry.config.frames - max(entry.standing.frames, _explored(entry)), 0)
     mine = entry.config
     for similar in (
         [entry],

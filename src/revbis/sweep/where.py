@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from revbis.system.extras import is_installed
 from revbis.system.memory import available_bytes
 from revbis.system.words import in_words
 
@@ -58,6 +59,8 @@ def check_where(where: Where, out: str) -> None:
     if where.on == "ray":
         if where.workers is not None:
             raise ValueError("--workers is for --on local; with Ray the nodes decide")
+        if not is_installed("ray"):
+            raise ValueError("--on ray needs Ray; type: pip install 'revbis[sweep]'")
         return
     if is_url(out):
         raise ValueError(f"--out {out} is for --on ray; local runs need a path")

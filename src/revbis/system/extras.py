@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,12 @@ def install_line(extra: str) -> str:
     Raises:
         ValueError: If there is no such extra.
     """
+    try:
+        every = requirements()
+    except PackageNotFoundError:  # run from its source, as with PYTHONPATH
+        return f'pip install "revbis[{extra}]"'
     wanted = []
-    for requirement in requirements():
+    for requirement in every:
         marker, requirement.marker = requirement.marker, None  # pip gets it without the marker
         if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
             wanted.append(f'"{requirement}"')

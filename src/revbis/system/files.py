@@ -71,6 +71,46 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(problem.errno, problem.strerror, str(path)) from None
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Makes a folder for what is written inside; if that fails, no empty folder is left.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    made = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in made:
+            try:
+                folder.rmdir()
+            except OSError:  # something is in it
+                break
+        raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Creates a folder for what is written inside; if that fails, no empty folder is left.
+
+    Raises:
+        OSError: If it cannot be created.
+    """
+    created = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in created:
+            try:
+                folder.rmdir()
+            except OSError:  # something is in it
+                break
+        raise
+
+
 def sync_folder(folder: Path) -> None:
     """Syncs the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
