@@ -62,7 +62,6 @@ def test_studies(wrong: Any, tmp_path: Path) -> None:
         lambda: plots.learning_curves(wrong),
         lambda: plots.coefficients(wrong),
         lambda: plots.ablation(wrong),
-        lambda: plots.profiles(wrong),
         lambda: compare.budgets(wrong),
         lambda: write_report(wrong, tmp_path / "page"),
     ):

@@ -128,12 +128,12 @@ def test_returns_that_are_not_finite(tmp_path: Path, value: object) -> None:
 
 
 def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
-    """In `status`, or in older records beside everything else."""
+    """In `status`; in older records c is beside everything else."""
     folder = write_run(tmp_path, [1.0])
     lines: list[dict[str, object]] = [
         {"frames": 0, "mean_return": 1.0, "c": "nan", "returns": [1.0], "note": "x"},
         {"frames": 9, "mean_return": 2, "c": 0, "status": {"c": 0.5, "temperature": None}},
-        {"frames": 20, "mean_return": 3, "status": {"temperature": 2}, "horizon": 5},
+        {"frames": 20, "mean_return": 3, "status": {"temperature": 2, "horizon": 5}},
     ]
     write_lines(folder / "eval.jsonl", lines)
     study = read_study([tmp_path])
@@ -143,7 +143,7 @@ def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
     study.write_csv(tmp_path / "scores.csv")
     with open(tmp_path / "scores.csv", newline="") as file:
         written = list(csv.DictReader(file))
-    assert list(written[0])[-4:] == ["success", "c", "horizon", "temperature"]
+    assert list(written[0])[-4:] == ["success", "c", "temperature", "horizon"]
     assert [row["c"] for row in written] == ["nan", "0.5", ""]
     assert [row["temperature"] for row in written] == ["", "", "2.0"]
 

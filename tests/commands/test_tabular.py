@@ -130,7 +130,7 @@ def test_aggregate_by_all_metrics_leaves_out_the_lax_one(tmp_path: Path, capsys)
         ("values --example toy --metric micro", "did you mean 'mico'"),
         ("values --example toy --target-gamma 1", "--target-gamma must be in [0, 1), got 1"),
         ("values --example toy --gamma 1", "gamma must be in [0, 1), got 1"),
-        ("values --example garnet --size 1", "branching must be in 1..1"),
+        ("values --example garnet --size 1", "value gaps need at least two states"),
         (
             "values --example toy --metric bisimulation --level state_action",
             "is a metric on states",

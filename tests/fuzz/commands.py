@@ -28,7 +28,7 @@ _WORK = (
     "revbis.envs.preview.preview",
     "revbis.training.evaluate.play",
     "revbis.inspect.neighbours.find_neighbours",
-    "revbis.commands.sweep._drive",
+    "revbis.sweep.plan.make_runner",
     "revbis.doctor.examine",
 )
 _FLAGS = [

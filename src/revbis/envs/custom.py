@@ -120,7 +120,7 @@ def _called_names(tree: ast.AST) -> set[str]:
 SUITE = Suite(
     name="",
     form="package.module:factory",
-    description="your own: a function without arguments that returns a gymnasium.Env",
+    description="your own: a function that returns a gymnasium.Env",
     make=_make,
     example="package.module:factory",
     extra="gym",

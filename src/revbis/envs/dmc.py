@@ -182,7 +182,7 @@ def _score_bounds(name: str) -> tuple[float, float]:
 SUITE = Suite(
     name="dmc",
     form="dmc:NAME",
-    description="DeepMind Control: the suite, and the vision tasks of the manipulation suite",
+    description="DeepMind Control: its suite and the manipulation tasks",
     make=DmcSimulation,
     example="dmc:cheetah_run",
     modules=("gymnasium", "mujoco", "dm_control.suite"),

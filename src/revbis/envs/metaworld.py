@@ -132,7 +132,7 @@ def _score_bounds(_name: str) -> tuple[float, float]:
 SUITE = Suite(
     name="metaworld",
     form="metaworld:NAME",
-    description="Meta-World (v3): 50 manipulation tasks, scored by their success rate",
+    description="Meta-World (v3): 50 tasks, scored by success rate",
     make=MetaworldSimulation,
     example="metaworld:hammer",
     modules=("gymnasium", "mujoco", "metaworld.env_dict"),

@@ -50,7 +50,7 @@ def _check(name: str) -> None:
 SUITE = Suite(
     name="gym",
     form="gym:ID",
-    description="any registered Gymnasium environment with continuous actions",
+    description="any Gymnasium environment with continuous actions",
     make=_make,
     example="gym:Pendulum-v1",
     extra="gym",

@@ -73,26 +73,6 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[None]:
-    """Makes a folder for what is written inside; if that fails, no empty folder is left.
-
-    Raises:
-        OSError: If it cannot be made.
-    """
-    made = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        for folder in made:
-            try:
-                folder.rmdir()
-            except OSError:  # something is in it
-                break
-        raise
-
-
-@contextmanager
-def new_folder(path: Path) -> Iterator[None]:
     """Creates a folder for what is written inside; if that fails, no empty folder is left.
 
     Raises:
