@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 _LIMITS = {"pixels": (8, 2048), "batch": (2, 100_000), "threads": (1, 4096), "frames": (100, 10**9)}
@@ -129,40 +128,11 @@ def train(
 
     _check_sizes(frames=frames, threads=threads)
     runtime.prepare(threads)
+    from revbis.bench.training import measure_training
     from revbis.presets import preset_config
-    from revbis.training.progress import Status
-    from revbis.training.run import train as run
 
-    seen: list[Status] = []
-    with TemporaryDirectory() as folder:
-        config = preset_config(preset, task, method)
-        config = config.with_settings(
-            frames=frames,
-            explore_steps=frames // config.action_repeat // 10,
-            eval_every=frames,
-            eval_episodes=1,
-            checkpoint_every=frames,
-            replay_capacity=frames,
-            tensorboard=False,
-            out=folder,
-        )
-        run(config, report=lambda status: seen.__setitem__(slice(None), [status]))
-    status = seen[0]
-    seconds = {name: round(value, 3) for name, value in status.seconds.items()}
-    training = sum(value for name, value in seconds.items() if name not in ("evaluation", "saving"))
-    print(
-        json.dumps(
-            {
-                "task": task,
-                "method": method,
-                "preset": preset,
-                "frames": status.progress.frames,
-                "updates": status.progress.updates,
-                "frames_per_second": round(status.progress.frames / training, 1),
-                "seconds": seconds,
-            }
-        )
-    )
+    speed = measure_training(preset_config(preset, task, method), frames)
+    print(json.dumps({"task": task, "method": method, "preset": preset, **speed}))
 
 
 def _check_sizes(**given: int | None) -> None:
