@@ -69,19 +69,19 @@ def choice(value: str, options: Iterable[str], name: str) -> str:
     raise ValueError(not_a_choice(value, names, name))
 
 
-def not_a_choice(value: Any, options: Iterable[str], name: str) -> str:
+def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
     """The message for a value that is none of the options."""
     names = list(options)
     return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
 
 
-def nearest(value: Any, names: Iterable[str]) -> str:
+def nearest(value: object, names: Iterable[str]) -> str:
     """A question with the nearest name, for the end of a message; empty if none is near."""
     near = get_close_matches(str(value), list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
     """A float64 array of the given shape without NaN or infinity."""
     array = real_array(value, name)
     if array.shape != shape:
@@ -97,7 +97,7 @@ def finite_matrix(value: Any, shape: tuple[int, ...], name: str) -> NDArray[np.f
     return array
 
 
-def real_array(value: Any, name: str) -> NDArray[Any]:
+def real_array(value: object, name: str) -> NDArray[Any]:
     """An array of integers or floats: not complex, not booleans, no texts, no objects."""
     try:
         array = np.asarray(value)

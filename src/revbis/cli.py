@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, suppress
 from functools import partial, wraps
 from importlib import import_module
 from io import StringIO
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,7 +119,7 @@ def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]
     """The function with the same flags, to be called later."""
 
     @wraps(function)
-    def fill_in(*args: Any, **kwargs: Any) -> Callable[[], None]:
+    def fill_in(*args: object, **kwargs: object) -> Callable[[], None]:
         return partial(function, *args, **kwargs)
 
     return fill_in

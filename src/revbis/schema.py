@@ -135,7 +135,7 @@ class Manifest(TypedDict):
     files: dict[str, FileEntry]
 
 
-def convert(value: Any, kind: type[T] | Any, name: str) -> T:
+def convert(value: object, kind: type[T] | Any, name: str) -> T:
     """The value as the type wants it.
 
     Args:
@@ -156,7 +156,7 @@ def convert(value: Any, kind: type[T] | Any, name: str) -> T:
         raise ValueError(_message(value, kind, name, problem)) from None
 
 
-def settle(record: Any, part: type | None = None) -> None:
+def settle(record: object, part: type | None = None) -> None:
     """Converts every field of a frozen dataclass to its type; for its `__post_init__`.
 
     Args:
@@ -185,7 +185,7 @@ def parse_json(text: str | bytes, kind: type[T] | Any, name: str) -> T:
     return cast("T", convert(value, kind, name))
 
 
-def check_keys(values: Any, known: Iterable[str], name: str) -> dict[str, Any]:
+def check_keys(values: object, known: Iterable[str], name: str) -> dict[str, Any]:
     """A mapping whose keys are all known.
 
     Raises:
@@ -201,7 +201,7 @@ def check_keys(values: Any, known: Iterable[str], name: str) -> dict[str, Any]:
     return dict(values)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value for a message: never more than a line."""
     return _SHORT.repr(value)
 
@@ -211,13 +211,13 @@ def _hints(kind: Hashable) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _path(value: Any, name: str) -> Path:
+def _path(value: object, name: str) -> Path:
     if not isinstance(value, (str, Path)) or "\0" in str(value):
         raise ValueError(f"{name} must be a path, got {shown(value)}")
     return Path(value)
 
 
-def _message(value: Any, kind: Any, name: str, problem: Exception) -> str:
+def _message(value: object, kind: object, name: str, problem: Exception) -> str:
     """Msgspec's words for what is wrong, and where, in this project's."""
     text, _, where = str(problem).partition(" - at `$")
     place, part = name + where.rstrip("`"), _part(value, where)
@@ -244,7 +244,7 @@ def _part(value: Any, where: str) -> Any:
     return value
 
 
-def _is_too_large(value: Any) -> bool:
+def _is_too_large(value: object) -> bool:
     """Whether a float, or a text that is one, is whole and no count: 1e23, say."""
     if not isinstance(value, (float, str)):
         return False
@@ -254,13 +254,13 @@ def _is_too_large(value: Any) -> bool:
         return False
 
 
-def _most(kind: Any) -> int:
+def _most(kind: object) -> int:
     """The upper limit of a number's type, also within an optional or a list."""
     own = [part.le for part in get_args(kind) if isinstance(part, Meta) and part.le is not None]
     return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=_MOST)
 
 
-def _options(kind: Any) -> list[str]:
+def _options(kind: object) -> list[str]:
     """The names a Literal allows, also within an optional."""
     if get_origin(kind) is Literal:
         return [str(option) for option in get_args(kind)]

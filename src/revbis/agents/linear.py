@@ -109,7 +109,7 @@ class Readouts(nn.Module):
         """Weight and bias of one layer."""
         return [self.weights[name], self.biases[name]]
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Readouts:  # noqa: ARG002
+    def _apply(self, fn: object, recurse: bool = True) -> Readouts:  # noqa: ARG002
         raise RuntimeError("readouts cannot be moved or cast: make them on their device")
 
 

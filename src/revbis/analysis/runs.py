@@ -273,5 +273,5 @@ def _read_about(folder: Path, problem: OnProblem) -> AboutFile:
         return {}
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value

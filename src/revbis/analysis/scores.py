@@ -168,7 +168,7 @@ def read_study(paths: Iterable[Path]) -> Study:
     return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
 
 
-def as_study(value: Any) -> Study:
+def as_study(value: object) -> Study:
     """The study itself.
 
     Raises:

@@ -348,7 +348,7 @@ def _checked(scores: Scores) -> dict[str, Array]:
     return {task: _finite(given[task], f"scores of {task}") for task in sorted(given)}
 
 
-def _by_seed(scores: Any, name: str) -> dict[str, dict[int, float]]:
+def _by_seed(scores: object, name: str) -> dict[str, dict[int, float]]:
     """By task and seed."""
     return {
         task: {
@@ -359,7 +359,7 @@ def _by_seed(scores: Any, name: str) -> dict[str, dict[int, float]]:
     }
 
 
-def _mapping(value: Any, name: str, key: type = str) -> Mapping[Any, Any]:
+def _mapping(value: object, name: str, key: type = str) -> Mapping[Any, Any]:
     """A mapping from task or seed to something."""
     what = "task" if key is str else "seed"
     if not isinstance(value, Mapping):
@@ -370,21 +370,21 @@ def _mapping(value: Any, name: str, key: type = str) -> Mapping[Any, Any]:
     return value
 
 
-def _pair(value: Any, name: str) -> tuple[float, float]:
+def _pair(value: object, name: str) -> tuple[float, float]:
     numbers = _numbers(value, name)
     if numbers.shape != (2,):
         raise ValueError(f"{name} must be two numbers, got {value!r:.80}")
     return float(numbers[0]), float(numbers[1])
 
 
-def _numbers(values: Any, name: str) -> Array:
+def _numbers(values: object, name: str) -> Array:
     array = checks.real_array(values, name)
     if not array.size:
         raise ValueError(f"{name} must have at least one number")
     return array.astype(np.float64, copy=False)
 
 
-def _finite(values: Any, name: str) -> Array:
+def _finite(values: object, name: str) -> Array:
     array = checks.real_array(values, name).astype(np.float64, copy=False)
     if array.ndim < 1 or array.shape[-1] < 1:
         raise ValueError(f"{name} must have at least one seed")

@@ -63,7 +63,7 @@ def number_rules() -> ConstructorRegistry:
     return registry
 
 
-def _spec(kind: Any, metavar: str, read: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
+def _spec(kind: object, metavar: str, read: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from revbis.doctor.process import MARK, Answer
 from revbis.doctor.report import SIZE
@@ -165,7 +165,7 @@ def draw() -> Answer:
     return answer
 
 
-def _measure(model: Any, data: Any, quality: Quality) -> Answer:
+def _measure(model: object, data: object, quality: Quality) -> Answer:
     """Frames per second in one quality; refuses a blank image."""
     import numpy as np
 

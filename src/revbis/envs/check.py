@@ -215,7 +215,7 @@ def _same(first: list[Any], second: list[Any]) -> bool:
     )
 
 
-def _leaves(observation: Any) -> list[NDArray[Any]]:
+def _leaves(observation: object) -> list[NDArray[Any]]:
     """The arrays of an observation, which may be a dictionary or a tuple of observations."""
     if isinstance(observation, dict):
         return [leaf for name in sorted(observation) for leaf in _leaves(observation[name])]
@@ -224,5 +224,5 @@ def _leaves(observation: Any) -> list[NDArray[Any]]:
     return [np.asarray(observation)]
 
 
-def _is_bool(flag: Any) -> bool:
+def _is_bool(flag: object) -> bool:
     return isinstance(flag, (bool, np.bool_))

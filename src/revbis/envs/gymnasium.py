@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def is_image(space: Any) -> bool:
+def is_image(space: object) -> bool:
     """Whether observations are images: uint8, [height, width], 1 or 3 channels first or last."""
     if not isinstance(space, Box) or space.dtype != np.uint8:
         return False
@@ -114,7 +114,7 @@ class GymSimulation:
         return pixels
 
 
-def image_problem(image: Any) -> str | None:
+def image_problem(image: object) -> str | None:
     """What is wrong with what `render` returned, if anything."""
     wanted = "render() must return uint8 [height, width, 3]"
     if not isinstance(image, np.ndarray):
@@ -138,7 +138,7 @@ def resized(image: Pixels, size: int) -> Pixels:
     return image.transpose(2, 0, 1)
 
 
-def _is_vector(space: Any) -> bool:
+def _is_vector(space: object) -> bool:
     return isinstance(space, Box) and len(space.shape) == 1
 
 
@@ -149,7 +149,7 @@ def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.floa
     return space.low.astype(np.float64), space.high.astype(np.float64)
 
 
-def action_problem(space: Any) -> str | None:
+def action_problem(space: object) -> str | None:
     """What is wrong with an action space, if anything."""
     if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
         return (

@@ -171,7 +171,7 @@ def _check_tensor(name: str, tensor: object, shape: tuple[int | None, ...]) -> N
         raise ValueError(f"{name} has {bad} non-finite values of {tensor.numel()}")
 
 
-def _call(name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call(name: str, function: Callable[..., Any], *arguments: object, **options: object) -> Any:
     """The function's result; whatever it raises becomes a ValueError that names it."""
     try:
         return function(*arguments, **options)

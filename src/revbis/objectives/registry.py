@@ -106,7 +106,7 @@ def accepted_options(name: str) -> tuple[str, ...]:
     return OBJECTIVES[name].options if name in OBJECTIVES else ()
 
 
-def make_objective(name: str, latent_dim: int, action_dim: int, **options: Any) -> Objective:
+def make_objective(name: str, latent_dim: int, action_dim: int, **options: object) -> Objective:
     """An objective by name.
 
     Args:

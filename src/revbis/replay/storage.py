@@ -40,7 +40,7 @@ class Layout:
     action_size: int
 
     @classmethod
-    def checked(cls, capacity: int, observation_shape: Any, action_size: int) -> Layout:
+    def checked(cls, capacity: int, observation_shape: object, action_size: int) -> Layout:
         """A layout of valid sizes, or a ValueError that says which is not."""
         if isinstance(observation_shape, str) or not isinstance(observation_shape, Sequence):
             raise ValueError(

@@ -145,7 +145,7 @@ def choose_grid(
     return replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
 
 
-def grid_from(values: Any, name: str = "the grid") -> Grid:
+def grid_from(values: object, name: str = "the grid") -> Grid:
     """The grid that a mapping describes; `name` is for messages.
 
     Raises:
@@ -209,7 +209,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-def _check_settings(where: str, settings: Any) -> None:
+def _check_settings(where: str, settings: object) -> None:
     try:
         schema.check_keys(settings, setting_names() - set(_GIVEN), where)
     except ValueError as problem:

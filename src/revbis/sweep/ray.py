@@ -126,7 +126,7 @@ class RayRunner:
                 shares.append(resources.get(name, 0.0) / count)
         return int(min(shares))
 
-    def _outcome(self, task: Any) -> tuple[Outcome, bool]:
+    def _outcome(self, task: object) -> tuple[Outcome, bool]:
         """How a task ended, and whether the run is to blame if it failed."""
         errors = self._ray.exceptions
         try:

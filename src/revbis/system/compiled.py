@@ -30,7 +30,7 @@ def _tolerate_full_disks(dispatcher: Any) -> None:
     cache = dispatcher._cache  # noqa: SLF001
     save = cache.save_overload
 
-    def save_if_possible(signature: Any, data: Any) -> None:
+    def save_if_possible(signature: object, data: object) -> None:
         try:
             save(signature, data)
         except OSError as error:

@@ -86,7 +86,7 @@ def named(lines: Iterable[int]) -> str:
     return f"lines {shown} and {more} more are" if more > 0 else f"lines {shown} are"
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -70,7 +70,7 @@ class FiniteMDP:
 
     def __init__(
         self,
-        P: Any,
+        P: object,
         R: ArrayLike,
         mask: ArrayLike | None = None,
         grid: ArrayLike | None = None,
@@ -134,7 +134,7 @@ class FiniteMDP:
         return np.asarray(self.available / self.available.sum(axis=1, keepdims=True))
 
     @classmethod
-    def from_gymnasium(cls, env: Any) -> FiniteMDP:
+    def from_gymnasium(cls, env: object) -> FiniteMDP:
         """Reads a toy-text environment (FrozenLake, Taxi, CliffWalking) or a Gymnasium id.
 
         Terminal states become absorbing, with reward 0.
@@ -266,7 +266,7 @@ class FiniteMDP:
         return cls(_split_actions(rows, n, m), arrays["rewards"], available, arrays.get("grid"))
 
 
-def as_mdp(value: Any) -> FiniteMDP:
+def as_mdp(value: object) -> FiniteMDP:
     """The value, which must be an MDP."""
     if not isinstance(value, FiniteMDP):
         raise ValueError(f"mdp must be a FiniteMDP, got {type(value).__name__}")

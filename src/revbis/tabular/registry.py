@@ -68,11 +68,11 @@ class Solution:
 P = TypeVar("P", bound=Problem)
 
 
-def _always(problem: Any) -> bool:  # noqa: ARG001
+def _always(problem: object) -> bool:  # noqa: ARG001
     return True
 
 
-def _never(mdp: Any) -> bool:  # noqa: ARG001
+def _never(mdp: object) -> bool:  # noqa: ARG001
     return False
 
 

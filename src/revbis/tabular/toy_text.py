@@ -31,7 +31,7 @@ def make(name: str) -> Any:
         raise ValueError(f"Gymnasium cannot make {name!r}: {error}") from None
 
 
-def read_table(env: Any) -> tuple[list[Any], Array]:
+def read_table(env: object) -> tuple[list[Any], Array]:
     """Gymnasium's transition table as one sparse matrix per action, and the rewards (S, A)."""
     table = getattr(env, "P", None)
     if not isinstance(table, Mapping):
@@ -109,7 +109,7 @@ def _refuse_ambiguous_ends(
         )
 
 
-def grid_of(env: Any, n: int) -> NDArray[np.int64] | None:
+def grid_of(env: object, n: int) -> NDArray[np.int64] | None:
     """Row and column of each state where the environment is a grid, (S, 2)."""
     shape = getattr(env, "shape", None) or getattr(getattr(env, "desc", None), "shape", None)
     if shape is None or len(shape) != 2 or shape[0] * shape[1] != n:

@@ -16,7 +16,7 @@ ROW_SUM_TOLERANCE = 1e-6
 _LARGEST = 1e100  # sums of discounted rewards and their squares stay finite
 
 
-def sizes(P: Any) -> tuple[int, int]:
+def sizes(P: object) -> tuple[int, int]:
     """(S, A) from any accepted form of P."""
     expected = (
         "an (S, A, S) array, A sparse (S, S) matrices or an integer (S, A) array of successors"
@@ -65,7 +65,7 @@ def expected_rewards(R: ArrayLike, available: NDArray[np.bool_]) -> Array:
     return rewards
 
 
-def transition_rows(P: Any, shape: tuple[int, int], available: NDArray[np.bool_]) -> Any:
+def transition_rows(P: object, shape: tuple[int, int], available: NDArray[np.bool_]) -> Any:
     """CSR (S·A, S) with checked, normalised rows."""
     n, m = shape
     if isinstance(P, Sequence) and sp.issparse(P[0]):

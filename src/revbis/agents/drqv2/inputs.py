@@ -35,14 +35,14 @@ def as_action_size(value: Any) -> int:
     return checks.whole(value, "action_size", 1, _LARGEST)
 
 
-def as_settings(value: Any) -> DrQV2Settings:
+def as_settings(value: object) -> DrQV2Settings:
     """The settings themselves."""
     if not isinstance(value, DrQV2Settings):
         raise ValueError(f"settings must be DrQV2Settings, got {value!r:.80}")
     return value
 
 
-def as_device(value: Any) -> torch.device:
+def as_device(value: object) -> torch.device:
     """The device of a name."""
     try:
         if isinstance(value, (str, torch.device)):
@@ -52,7 +52,7 @@ def as_device(value: Any) -> torch.device:
     raise ValueError(f"device must be such as cpu, cuda, cuda:1 or mps, got {value!r:.80}")
 
 
-def check_observation(observation: Any, shape: Shape) -> None:
+def check_observation(observation: object, shape: Shape) -> None:
     """Refuses an observation of another shape or type than the agent was made for."""
     wanted = f"observation must be {_number_type(shape)} of shape {shape}"
     if not isinstance(observation, np.ndarray):
@@ -61,7 +61,7 @@ def check_observation(observation: Any, shape: Shape) -> None:
         raise ValueError(f"{wanted}, got {observation.dtype} of shape {observation.shape}")
 
 
-def check_observations(observations: Any, shape: Shape) -> None:
+def check_observations(observations: object, shape: Shape) -> None:
     """Refuses a batch of observations of another shape or type than the agent was made for."""
     wanted = f"observations must be {_number_type(shape)} {['B', *shape]}"
     if not isinstance(observations, Tensor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from revbis.analysis.scores import Group, Study
 
@@ -63,7 +63,7 @@ def _mixed(values: Counter[str], runs: int) -> str:
     return ", ".join(f"{value} ({n} of {runs})" for value, n in values.items())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)

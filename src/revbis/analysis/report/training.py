@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from revbis.analysis.files import count, number
 from revbis.system.json_lines import Record, named, record_of
@@ -79,7 +79,7 @@ class Trainings:
         return known[1]
 
 
-def rounded(value: Any, digits: int = 5) -> float | None:
+def rounded(value: object, digits: int = 5) -> float | None:
     """A finite number rounded to some significant digits, or None."""
     known = number(value)
     if known is None or not abs(known) <= _LARGEST:
@@ -87,7 +87,7 @@ def rounded(value: Any, digits: int = 5) -> float | None:
     return float(f"{known:.{digits}g}")
 
 
-def hours(seconds: Any) -> float | None:
+def hours(seconds: object) -> float | None:
     """A time in hours."""
     known = number(seconds)
     return None if known is None else rounded(known / 3600)
