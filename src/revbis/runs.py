@@ -190,9 +190,8 @@ def open_run(folder: Path) -> tuple[Config, Any]:
     agent = DrQV2(shape, size, settings, seed=config.seed)
     try:
         agent.load_state_dict(state)
-    except Exception as problem:  # a forged state can fail in any way; ours cannot
-        first = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise ValueError(f"the checkpoint in {folder} does not fit its config: {first}") from None
+    except ValueError as problem:
+        raise ValueError(f"the checkpoint in {folder} does not fit its config: {problem}") from None
     return config, agent
 
 

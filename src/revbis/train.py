@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 import torch
 
-from revbis import alarms, schema
+from revbis import alarms, checks, schema
 from revbis.agents import DrQV2
 from revbis.alarms import Alarm
 from revbis.checkpoint import Checkpoint, Checkpoints, DamagedError
@@ -210,9 +210,8 @@ class Trainer:
         except DamagedError:
             raise
         except Exception as problem:  # a forged state can fail in any way; ours cannot
-            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
             raise DamagedError(
-                f"checkpoint {checkpoint.folder} does not fit this run: {first:.300}"
+                f"checkpoint {checkpoint.folder} does not fit this run: {checks.reason(problem)}"
             ) from None
         return state
 
