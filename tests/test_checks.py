@@ -73,6 +73,13 @@ def test_finite_matrix_refuses(value, message):
         checks.finite_matrix(value, (1, 2), "d")
 
 
+def test_a_reason_is_one_line():
+    assert checks.reason(ValueError("it must be 1\nor 2")) == "it must be 1"
+    assert checks.reason(KeyError("networks")) == "KeyError: 'networks'"
+    assert checks.reason(ValueError()) == "ValueError"
+    assert len(checks.reason(ValueError("x" * 1000))) == 300
+
+
 @pytest.mark.parametrize("value", ["yes", 1, 0.0, None, [], np.ones(2)])
 def test_a_flag_is_true_or_false(value):
     assert checks.flag(True, "it") is True and checks.flag(np.bool_(False), "it") is False

@@ -75,6 +75,13 @@ def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
     return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
 
 
+def reason(problem: Exception) -> str:
+    """Why something failed, in a line: the message of a ValueError, others with their kind."""
+    kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+    lines = f"{kind}{problem}".splitlines() or [type(problem).__name__]
+    return f"{lines[0]:.300}"
+
+
 def nearest(value: object, names: Iterable[str]) -> str:
     """A question with the nearest name, for the end of a message; empty if none is near."""
     near = get_close_matches(str(value), list(names), n=1)

@@ -288,6 +288,7 @@ def _states():
     yield "raised", 1
     yield "last_return", "high"
     yield "episode", {"seed": 1}
+    yield "episode", {"seed": 2**32, "actions": [[0.0]], "total": 0, "observation": ""}
     yield "episode", {"seed": 1, "actions": [[1], [1, 2]], "total": 0, "observation": ""}
     yield "episode", {"seed": 1, "actions": [[1, 2, 3]], "total": 0, "observation": ""}
 

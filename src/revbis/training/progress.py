@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revbis.schema import CountOrZero, EvaluationLine
+from revbis.schema import CountOrZero, EvaluationLine, Seed
 
 
 @dataclass
@@ -54,7 +54,7 @@ class RunningEpisode:
 class SavedEpisode(TypedDict):
     """What a checkpoint keeps of a running episode."""
 
-    seed: CountOrZero
+    seed: Seed
     actions: list[list[float]]
     total: float
     observation: str

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis import __version__
+from revbis import __version__, checks
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.envs.suites import packages
@@ -192,8 +192,8 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     try:
         agent.load_state_dict(state)
     except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
-        first = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise ValueError(f"the checkpoint in {folder} does not fit its config: {first}") from None
+        reason = checks.reason(problem)
+        raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
     return config, agent
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import torch
 
-from revbis import schema
+from revbis import checks, schema
 from revbis.envs import make_env
 from revbis.objectives import NonFiniteError
 from revbis.system.files import write_whole
@@ -199,9 +199,8 @@ class Trainer:
         except DamagedError:
             raise
         except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
-            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
             raise DamagedError(
-                f"checkpoint {checkpoint.folder} does not fit this run: {first:.300}"
+                f"checkpoint {checkpoint.folder} does not fit this run: {checks.reason(problem)}"
             ) from None
         return state
 

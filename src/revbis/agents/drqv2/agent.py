@@ -345,8 +345,8 @@ class DrQV2:
         try:
             self._load(state)
         except Exception as problem:  # noqa: BLE001 (what is no state of ours can fail in any way)
-            first = f"{type(problem).__name__}: {problem}".splitlines()[0]
-            raise ValueError(f"the state does not fit this agent: {first:.300}") from None
+            why = checks.reason(problem)
+            raise ValueError(f"the state does not fit this agent: {why}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
         for name, part in self.parts.modules().items():
