@@ -199,7 +199,7 @@ def assert_equals_own(
 
 @pytest.mark.slow
 def test_a_whole_episode_is_dm_controls_own() -> None:
-    frames = assert_equals_own("cheetah_run", 0, 1000, pixels=84, repeat=2)
+    frames = assert_equals_own("cheetah_run", 0, 1000, pixels=84, repeat=8)
     assert frames == 1000
 
 
