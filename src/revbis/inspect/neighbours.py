@@ -124,6 +124,7 @@ def _collect(config: Config, agent: Agent, episodes: int, seed: int) -> dict[str
     for number in range(episodes):
         begin = episode_seed(seed, _STREAM, number)
         observation, _ = env.reset(seed=begin)
+        agent.begin_episode()
         env.action_space.seed(begin)
         over, time = False, 0
         while not over:
