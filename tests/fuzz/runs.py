@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.training import tiny_config
 
@@ -22,8 +27,9 @@ def finished(folder: Path) -> Path:
     """A folder with two finished runs."""
     out = folder.parent / "finished"
     if not out.exists():
-        for method in ("drqv2", "mico"):
-            assert train(walk(out, frames=160, method=method))
+        with _same_records():
+            for method in ("drqv2", "mico"):
+                assert train(walk(_from_here(out), frames=160, method=method))
     return out
 
 
@@ -32,5 +38,22 @@ def stopped(folder: Path) -> Path:
     out = folder.parent / "stopped"
     if not out.exists():
         left = iter(range(20))
-        assert not train(walk(out), stop=lambda: next(left, None) is None)
+        with _same_records():
+            assert not train(walk(_from_here(out)), stop=lambda: next(left, None) is None)
     return out
+
+
+def _from_here(out: Path) -> Path:
+    """The same from every input's working folder, wherever that is."""
+    return Path(os.path.relpath(out))
+
+
+@contextlib.contextmanager
+def _same_records() -> Iterator[None]:
+    """A clock that counts, so that a run's files have the same bytes each time."""
+    ticks = itertools.count()
+    with (
+        patch("time.perf_counter", lambda: next(ticks) / 1000),
+        patch("revbis.train.resident_bytes", lambda: 10**8),
+    ):
+        yield

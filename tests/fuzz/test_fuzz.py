@@ -1,11 +1,12 @@
 """Some hundred bad inputs at every door; `python -m tests.fuzz 10000` tries many more."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 import torch
-from tests.fuzz import commands, judge, library
+from tests.fuzz import commands, judge, library, runs
 from tests.fuzz.targets import TARGETS, quiet, send
 
 from revbis import checks
@@ -27,6 +28,25 @@ def test_calls_are_good_before_they_are_changed(name, tmp_path):
     with quiet():
         for function, arguments in library.CALLS[name](tmp_path / "put"):
             function(**arguments)
+
+
+@pytest.mark.parametrize("make", [runs.finished, runs.stopped])
+def test_runs_have_the_same_bytes_each_time(make, tmp_path):
+    contents = []
+    for name in ("one", "another-one"):
+        place = tmp_path / name / "put"
+        place.mkdir(parents=True)
+        with contextlib.chdir(place):
+            out = make(place)
+        files = [path for path in out.rglob("*") if path.is_file()]
+        contents.append(
+            {
+                path.relative_to(out): path.read_bytes()
+                for path in files
+                if "attempt" not in path.stem
+            }
+        )
+    assert contents[0] == contents[1] and len(contents[0]) > 5
 
 
 @pytest.mark.parametrize("out", ["0", "`=!b", "a/b", "/", "/0", "../../../../../0", None])
