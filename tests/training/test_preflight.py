@@ -26,7 +26,7 @@ def test_a_run_that_can_be_made_passes(config):
         ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
         ({"device": "cuda:x"}, "device must be"),
         ({"device": "cuda:99999"}, "device must be"),
-        ({"device": "cpu", "mixed_precision": True}, "mixed_precision needs a GPU"),
+        ({"device": "cpu", "mixed_precision": True}, "mixed_precision requires a GPU"),
         ({"seed": 2**32}, "seed must be at most 4,294,967,295"),
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
