@@ -60,7 +60,7 @@ def check_where(where: Where, out: str) -> None:
         if where.workers is not None:
             raise ValueError("--workers is for --on local; with Ray the nodes decide")
         if not is_installed("ray"):
-            raise ValueError("--on ray needs Ray; type: pip install 'revbis[sweep]'")
+            raise ValueError("--on ray needs Ray; run: pip install 'revbis[sweep]'")
         return
     if is_url(out):
         raise ValueError(f"--out {out} is for --on ray; local runs need a path")

@@ -82,5 +82,5 @@ def missing_text(module: str, extra: str, subject: str) -> str:
     """
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
-        return f'{text}; type: pip install "{module}"'
-    return f"{text}: it comes with the extra revbis[{extra}]; type: {install_line(extra)}"
+        return f'{text}; run: pip install "{module}"'
+    return f"{text}: it comes with the extra revbis[{extra}]; run: {install_line(extra)}"
