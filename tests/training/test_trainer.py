@@ -332,7 +332,7 @@ def test_a_run_can_be_opened(tmp_path: Path) -> None:
     assert found == config
     action = agent.act(np.zeros(2, np.float32), 0, explore=False)
     assert action.shape == (1,)
-    with pytest.raises(ValueError, match="is no run"):
+    with pytest.raises(ValueError, match="is not a run"):
         open_run(tmp_path)
 
 

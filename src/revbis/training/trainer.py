@@ -253,8 +253,9 @@ class Trainer:
     def _evaluation_is_due(self) -> bool:
         """At the start, and at the first step at or after each multiple of `eval_every`."""
         evaluations, every = self.records.evaluations, self.config.eval_every
-        last = evaluations[-1]["frames"] if evaluations else -every
-        return bool(self.progress.frames // every > last // every)
+        return not evaluations or (
+            self.progress.frames // every > evaluations[-1]["frames"] // every
+        )
 
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
