@@ -75,7 +75,7 @@ def test_list_and_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--task is missing"),
+        ([], "--task is required"),
         (["--task", "dmc:cheeta_run"], "did you mean dmc:cheetah_run"),
         (["--task", "dmc:cheetah_run", "--preset", "gpu"], "--preset must be one of paper, cpu"),
         (["--task", "dmc:cheetah_run", "--method", "simsr-re"], "did you mean 'simsr-rev'"),
