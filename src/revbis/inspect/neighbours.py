@@ -69,13 +69,13 @@ def find_neighbours(
     """
     if config.observation != "pixels":
         raise ValueError("pictures of neighbours require a run with observation pixels")
-    seen = _collect(config, agent, episodes, seed)
-    z = _embed(agent, seen["observations"])
+    data = _collect(config, agent, episodes, seed)
+    z = _embed(agent, data["observations"])
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.choice(len(z), size=min(queries, len(z)), replace=False))
     distances = agent.distance(z[chosen], z).numpy().astype(np.float64)
-    close = (seen["episode"][chosen, None] == seen["episode"]) & (
-        np.abs(seen["time"][chosen, None] - seen["time"]) <= 10
+    close = (data["episode"][chosen, None] == data["episode"]) & (
+        np.abs(data["time"][chosen, None] - data["time"]) <= 10
     )
     near = np.where(close, np.inf, distances)
     nearest = np.argsort(near, axis=1)[:, :count]
@@ -87,8 +87,8 @@ def find_neighbours(
         distances=near[rows[:, None], nearest],
         farthest=farthest,
         farthest_distances=distances[rows, farthest],
-        frames=seen["observations"][:, -3:],
-        rewards=seen["reward"],
+        frames=data["observations"][:, -3:],
+        rewards=data["reward"],
     )
 
 
