@@ -1,9 +1,9 @@
-# Each target makes what it needs: on a fresh machine with Python and git any of them may be the first.
-#   make demo    train simsr-rev on cartpole_balance from pixels, about ten minutes; a page in demo/
-#   make test    the test suite; PYTEST_ARGS="-n 0 -k replay" for one process and some tests
+# Each target installs what it requires: on a fresh machine with Python and git, any of them may be the first.
+#   make demo    train simsr-rev on cartpole_balance from pixels, about ten minutes; writes a page to demo/page
+#   make test    run the tests; PYTEST_ARGS="-n 0 -k replay" selects some and runs them in one process
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
-#   make lint    ruff (rules and format), mypy --strict, and the layers of the package
-#   make bench   every speed claim of the README, as ratios measured side by side
+#   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
+#   make bench   measure every speed claim of the README, as ratios
 
 SHELL := /bin/bash
 VENV := .venv
@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# As many processes for the tests as cores, but no more than memory lasts for.
+# One test process per core, but at most eight, to limit memory.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
 .PHONY: demo test test-random lint format bench clean gl browser
@@ -40,7 +40,7 @@ format: $(STAMP)
 bench: gl $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-# OpenGL for drawing without a screen: installed where we may, else the line to run is printed.
+# OpenGL for off-screen rendering: installed if permitted, else the command to run is printed.
 gl:
 	@bash tools/install-gl
 
@@ -51,13 +51,13 @@ browser:
 clean:
 	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# The environment is made once and refreshed when the requirements change. PYTHON=... picks another one.
+# The environment is created once and updated when the requirements change. PYTHON=... selects the interpreter.
 $(STAMP): pyproject.toml constraints.txt
 	@python=; for candidate in $(PYTHON) python3.11 python3.12 python3 python; do \
 	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; \
 	  then python=$$candidate; break; fi; done; \
-	if [ -z "$$python" ]; then echo "make: revbis needs Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
+	if [ -z "$$python" ]; then echo "make: revbis requires Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
-	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; fi
+	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot create a virtual environment; on Debian and Ubuntu run: apt-get install python3-venv" >&2; exit 1; }; fi
 	$(BIN)/pip install --quiet --editable '.[dev,dmc,metaworld,sweep,video]'
 	@touch $@

@@ -47,7 +47,7 @@ def measure(steps: int, size: int = 9) -> Measurement:
 
 
 if __name__ == "__main__":
-    runtime.prepare(threads=1)  # networks this small wait for a second thread more than it helps
+    runtime.prepare(threads=1)  # networks this small gain nothing from more threads
     result = measure(steps=2000)
     print(f"rank correlation with the exact metric, untrained: {result.start.spearman:.2f}")
     print(f"rank correlation with the exact metric, trained:   {result.trained.spearman:.2f}")

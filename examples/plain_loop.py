@@ -54,6 +54,6 @@ def train(steps: int, seed: int = 0) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    runtime.prepare(threads=1)  # networks this small wait for a second thread more than it helps
+    runtime.prepare(threads=1)  # networks this small gain nothing from more threads
     for row in train(steps=2000):
         print(*(f"{k} {row[k]:.3f}" for k in ("step", "td_error", "representation_loss", "c")))

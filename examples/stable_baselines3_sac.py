@@ -80,5 +80,5 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--env", default="Pendulum-v1")
     given = parser.parse_args()
-    runtime.prepare(threads=1)  # networks this small wait for a second thread more than it helps
+    runtime.prepare(threads=1)  # networks this small gain nothing from more threads
     BisimulationSAC("MlpPolicy", given.env, verbose=1).learn(given.steps, log_interval=4)

@@ -60,7 +60,7 @@ def test_finite_matrix_converts():
         ([[1.0, 2.0, 3.0]], r"d must have shape \(1, 2\), got \(1, 3\)"),
         (3.0, r"d must have shape \(1, 2\), got \(\)"),
         ([["a", "b"]], "d must hold real numbers, got texts"),
-        ([[1.0], [1.0, 2.0]], "d must be an array of numbers with rows of one length"),
+        ([[1.0], [1.0, 2.0]], "d must be an array of numbers with rows of equal length"),
         ([[1j, 2.0]], "d must hold real numbers, got complex numbers"),
         ([[True, False]], "d must hold real numbers, got booleans"),
         (None, "d must hold real numbers, got None"),

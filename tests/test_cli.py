@@ -232,7 +232,7 @@ def command_with(raised: Exception) -> Callable[[], None]:
 
 
 def test_a_run_that_was_taken_over_ends_in_one_line(capsys, monkeypatch) -> None:
-    taken = SupersededError("runs/x was taken over by attempt 2; this one, 1, ends")
+    taken = SupersededError("attempt 2 has taken over runs/x; attempt 1 stops here")
     monkeypatch.setattr("revbis.commands.doctor.command", command_with(taken))
     with pytest.raises(SystemExit) as stop:
         main(["doctor"])

@@ -110,7 +110,7 @@ def test_differences_and_which_are_safe() -> None:
 
 def test_unreadable_configs(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    with pytest.raises(ValueError, match=r"is no run: it has no config\.json"):
+    with pytest.raises(ValueError, match=r"is not a run: it has no config\.json"):
         Config.read(path)
     path.write_text("{")
     with pytest.raises(ValueError, match="is not a revbis config"):

@@ -1,8 +1,8 @@
 """Bisimulation metrics in reinforcement learning: exact, learned, and in the agent.
 
-`revbis.tabular` holds the exact metrics on finite MDPs, `revbis.objectives` the learned ones,
+`revbis.tabular` has the exact metrics on finite MDPs, `revbis.objectives` the learned ones,
 `revbis.envs` the tasks, `revbis.runtime` the settings that make PyTorch fast on a CPU.
-Submodules load on first use, so that `import revbis` costs nothing.
+Submodules load on first use, so that `import revbis` is fast.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """Argument checks.
 
-Each returns the value in its canonical form or raises a ValueError that says what was wanted and
-what came.
+Each returns the value in its canonical form or raises a ValueError with the requirement and the
+value.
 """
 
 import operator
@@ -55,14 +55,14 @@ def whole(value: int, name: str, least: int, most: int = 10**12) -> int:
 
 
 def flag(value: bool, name: str) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """True or False; other truthy or falsy values are refused."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
 
 
 def choice(value: str, options: Iterable[str], name: str) -> str:
-    """One of the named options; a typo is answered with the nearest name."""
+    """One of the named options; for a typo, the error suggests the nearest name."""
     names = list(options)
     if isinstance(value, str) and value in names:
         return value
@@ -70,26 +70,26 @@ def choice(value: str, options: Iterable[str], name: str) -> str:
 
 
 def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
-    """The message for a value that is none of the options."""
+    """The message for a value that is not one of the options."""
     names = list(options)
     return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
 
 
 def reason(problem: Exception) -> str:
-    """Why something failed, in a line: the message of a ValueError, others with their kind."""
+    """Why something failed, in a line: the message of a ValueError, others with their type."""
     kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
     lines = f"{kind}{problem}".splitlines() or [type(problem).__name__]
     return f"{lines[0]:.300}"
 
 
 def nearest(value: object, names: Iterable[str]) -> str:
-    """A question with the nearest name, for the end of a message; empty if none is near."""
+    """A suggestion of the nearest name, for the end of a message; empty if none is near."""
     near = get_close_matches(str(value), list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-    """A float64 array of the given shape without NaN or infinity."""
+    """A float64 array of this shape, without NaN or infinity."""
     array = real_array(value, name)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
@@ -105,12 +105,12 @@ def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[n
 
 
 def real_array(value: object, name: str) -> NDArray[Any]:
-    """An array of integers or floats: not complex, not booleans, no texts, no objects."""
+    """An array of integers or floats; complex numbers, booleans, texts and objects are refused."""
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError):  # rows of different lengths, say
+    except (TypeError, ValueError):  # rows of different lengths, for example
         raise ValueError(
-            f"{name} must be an array of numbers with rows of one length, got {value!r:.80}"
+            f"{name} must be an array of numbers with rows of equal length, got {value!r:.80}"
         ) from None
     if array.dtype.kind not in "iuf" and array.size:
         raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")

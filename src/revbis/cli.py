@@ -1,4 +1,4 @@
-"""The `revbis` command: finds the group, parses its flags, and turns mistakes into one line."""
+"""The `revbis` command: finds the subcommand, parses its flags, reports mistakes in one line."""
 
 from __future__ import annotations
 
@@ -22,36 +22,41 @@ _COMMANDS = {
     "probe": "learned metrics beside the exact ones, on a rendered grid world",
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",
-    "eval": "play a run's agent",
-    "neighbours": "picture of the nearest states under a run's learned metric",
-    "report": "an interactive page about runs",
-    "sweep": "many runs from one grid, on this machine or a Ray cluster",
-    "reproduce": "the paper's tables and figures, with the runs that are missing",
-    "bench": "speed on this machine, side by side: env, update, sharing, train",
+    "eval": "evaluate a run's agent",
+    "neighbours": "draw the nearest states under a run's learned metric",
+    "report": "write an interactive page about runs",
+    "sweep": "train a grid of runs, on this machine or a Ray cluster",
+    "reproduce": "make the paper's tables and figures; train the missing runs first",
+    "bench": "measure speed on this machine: env, update, sharing, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
-# What tyro says of a list of numbers, with the whole of its type.
+# Tyro's message for a list of numbers, which includes the full type.
 _LIST = re.compile(
     r"Could not (?:parse arguments|find valid parse for arguments:) (\[.*?\])(?: into .*)?$"
 )
-_PIPE_CLOSED = 141  # 128 + SIGPIPE, what the shell gives for other programs
-_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # our files have names
+_PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other programs in a shell
+_OF_OUTPUT = (
+    errno.EPIPE,
+    errno.ENOSPC,
+    errno.EFBIG,
+    errno.EDQUOT,
+)  # errors of our files have a name
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line.
 
-    The exit code is 2 for a user's mistake, 1 where the command says so, 130 after Ctrl-C, and 141
-    where nobody reads the output any more, as after `| head`.
+    The exit code is 2 for a user's mistake, 1 if the command documents it, 130 after Ctrl-C, and
+    141 if the output is closed, as after `| head`.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
             _main(words)
         finally:
-            if sys.stdout is not None:  # as after >&-
-                sys.stdout.flush()  # here, because an error at the interpreter's end is not ours
+            if sys.stdout is not None:  # it is None after >&-
+                sys.stdout.flush()  # here, because errors at interpreter exit cannot be handled
     except OSError as error:
         _end_of_output(error)
 
@@ -66,7 +71,7 @@ def _main(words: list[str]) -> None:
         print(f"revbis {__version__}")
         return
     if words[0] not in _COMMANDS:
-        _fail(f"unknown command {words[0]!r}; there is: {', '.join(_COMMANDS)}")
+        _fail(f"unknown command {words[0]!r}; the commands are: {', '.join(_COMMANDS)}")
     warnings.showwarning = _show_warning
     _show_log()
     try:
@@ -90,15 +95,15 @@ def _run(group: str, words: list[str]) -> None:
 
 
 def _parse(group: str, words: list[str]) -> Callable[[], None]:
-    """The command with its flags filled in; a mistake in them is one line, not tyro's box."""
+    """The command with its flags filled in; reports a mistake in one line, not in tyro's box."""
     import tyro
 
     from revbis.commands.flags import number_rules
 
     module = import_module(f"revbis.commands.{group}")
-    name, said = f"revbis {group}", StringIO()
+    name, errors = f"revbis {group}", StringIO()
     try:
-        with redirect_stderr(said), number_rules():
+        with redirect_stderr(errors), number_rules():
             if hasattr(module, "parse"):
                 return cast("Callable[[], None]", module.parse(words, name))
             if hasattr(module, "COMMANDS"):
@@ -111,7 +116,7 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        _fail(_in_one_line(said.getvalue(), name))
+        _fail(_in_one_line(errors.getvalue(), name))
     return cast("Callable[[], None]", parsed)
 
 
@@ -126,7 +131,7 @@ def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]
 
 
 def _in_one_line(box: str, name: str) -> str:
-    """What tyro's box says between its title and its first rule, and the flag it suggests."""
+    """The text of tyro's box between title and first rule, and the flag it suggests."""
     lines = [line.strip("│ ") for line in box.splitlines()]
     is_rule = [not line.strip("╭╮╰╯─- ") for line in lines]
     body = [i for i in range(1, len(lines)) if not is_rule[i]]
@@ -148,7 +153,7 @@ def _usage() -> str:
     return (
         "usage: revbis COMMAND ...\n\nBisimulation metrics in reinforcement learning.\n\n"
         f"commands:\n{rows}\n\n"
-        "revbis COMMAND --help explains a command; revbis --version prints the version."
+        "Run revbis COMMAND --help for a command's flags, revbis --version for the version."
     )
 
 
@@ -158,15 +163,15 @@ def _fail(message: str, code: int = 2) -> NoReturn:
 
 
 def _end_of_output(error: OSError) -> NoReturn:
-    """Ends after what the system refused; silently where nobody reads the output any more."""
+    """Exits after an OSError; silently if the output was closed."""
     reason = error.strerror or str(error)
     if error.filename:
         _fail(f"{error.filename}: {reason}")
     if error.errno not in _OF_OUTPUT:
         _fail(reason)
-    with suppress(OSError):  # where it was standard error that broke
+    with suppress(OSError):  # if standard error was closed
         sys.stdout.flush()
-    with suppress(OSError):  # what is left goes nowhere: it would fail again at the very end
+    with suppress(OSError):  # discards the rest, which would fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         sys.exit(_PIPE_CLOSED)
@@ -174,14 +179,14 @@ def _end_of_output(error: OSError) -> NoReturn:
 
 
 class _Screen(logging.Handler):
-    """Prints to what is the standard error by then: a live line puts its own in the way."""
+    """Prints to the current standard error, which a live line replaces while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
 
 
 def _show_log() -> None:
-    """What the package logs goes to the screen as plain lines, whoever else configures logging."""
+    """Prints the package's log as plain lines, however else logging is configured."""
     handler = _Screen()
     handler.setFormatter(logging.Formatter("revbis: %(message)s"))
     logger = logging.getLogger("revbis")

@@ -1,7 +1,7 @@
-"""What a training run is: a frozen, validated record; its flags, its folder, its file.
+"""The config of a training run: a frozen, validated record with its flags, folder and file.
 
-A run has settings of its own and those of its agent, `Config.agent`. Their names are distinct:
-flags, files and grids are flat.
+A config consists of the run's own settings and those of its agent, `Config.agent`. Their names
+are distinct, so flags, files and grids are flat.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
 from revbis.schema import Count, Discount, Few, Seed, Shift, Text
 
-# A run may be taken up again with another value of these: they do not change what is learned.
+# A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
     ("frames", "checkpoint_every", "keep_checkpoints", "log_every", "out", "device", "threads")
     + ("replay_storage", "tensorboard", "wandb", "compile")
 )
-# Nor do these, but a comparison of runs must know them.
+# Nor do these, but they matter when runs are compared.
 _RESUMABLE = SAFE | {"eval_every", "eval_episodes"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings of a run that are not its agent's; what every user sets comes first.
+    """The settings of a run, without its agent's; the most common ones come first.
 
     Raises:
         ValueError: If a value is not of its type or out of range.
@@ -40,55 +40,55 @@ class RunSettings:
     method: str = "drqv2"
     """drqv2 alone, or with an objective by name: mico, simsr, mico-rev, simsr-rev, ..."""
     preset: Literal["paper", "cpu"] = "paper"
-    """Where defaults come from: paper (for GPUs) or cpu (smaller in every dimension)."""
+    """Source of the defaults: paper (for GPUs) or cpu (smaller in every dimension)."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     frames: Count = 1_000_000
-    """Budget, in frames."""
+    """Budget, in frames (simulator steps)."""
     out: Path = Path("runs")
-    """Folder for runs; a run's own folder below it follows from preset, task, method and seed."""
+    """Folder for runs; a run goes to PRESET/TASK/METHOD/seed-N in it."""
     eval_every: Count = 10_000
     """Frames between evaluations."""
     eval_episodes: Count = 10
-    """Episodes of an evaluation, with the mean action."""
+    """Episodes per evaluation, with the mean action."""
     checkpoint_every: Count = 50_000
     """Frames between checkpoints."""
     keep_checkpoints: Count = 2
-    """Checkpoints kept; older ones are deleted."""
+    """Number of checkpoints to keep; older ones are deleted."""
     log_every: Count = 1000
     """Frames between lines of train.jsonl."""
     device: Text = "auto"
-    """cpu, cuda, cuda:1, mps, or auto for the best there is."""
+    """cpu, cuda, cuda:1, mps, or auto for the best one available."""
     threads: Few | None = None
-    """CPU threads; None uses all that this process may use."""
+    """CPU threads; None for all that are available to this process."""
     observation: Literal["pixels", "state"] = "pixels"
-    """Learn from pixels or from the task's own vector."""
+    """Learn from pixels or from the task's state vector."""
     pixels: Few = 84
     """Side of a frame, in pixels."""
     frame_stack: Few = 3
     """Frames in an observation."""
     action_repeat: Few = 2
-    """Simulator steps for one action, in frames."""
+    """Simulator steps per action."""
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
     distractor: Text | None = None
     """Moving background behind the task: noise, shapes or video:FOLDER."""
     n_step: Few = 3
-    """Agent steps in a transition."""
+    """Agent steps per transition."""
     discount: Discount = 0.99
-    """Discount factor of an agent step."""
+    """Discount factor per agent step."""
     update_every: Count = 2
     """Agent steps between updates."""
     replay_capacity: Count = 1_000_000
-    """Single frames the replay buffer holds."""
+    """Capacity of the replay buffer, in single frames."""
     replay_storage: Literal["ram", "disk"] = "ram"
     """Where the replay buffer keeps its frames."""
     shift: Shift = 4
-    """Largest random shift of images, in pixels."""
+    """Largest random shift of the images, in pixels."""
     tensorboard: bool = True
-    """Write TensorBoard files too, where tensorboard is installed."""
+    """Also write TensorBoard files, if tensorboard is installed."""
     wandb: Text | None = None
-    """Weights & Biases project to log to as well; works offline."""
+    """Weights & Biases project to log to as well; also works offline."""
 
     def __post_init__(self) -> None:
         schema.settle(self, RunSettings)
@@ -99,10 +99,10 @@ RUN_SETTINGS = frozenset(each.name for each in fields(RunSettings))
 
 @dataclass(frozen=True, kw_only=True)
 class Config(RunSettings):
-    """A training run. Frames are simulator steps: an agent step is `action_repeat` of them.
+    """A training run. Frames are simulator steps; an agent step is `action_repeat` frames.
 
     Attributes:
-        agent: The agent's settings, of the class and with the objective that the method names.
+        agent: The agent's settings; the method determines their class and their objective.
     """
 
     agent: AgentSettings
@@ -115,28 +115,28 @@ class Config(RunSettings):
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The part that `make_env` takes, but for the seed."""
+        """The arguments of `make_env`, except for the seed."""
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
         return {name: getattr(self, name) for name in (*names, "distractor")}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """(C, H, W) of stacked frames; (1,) for vectors, whose length only the task knows."""
+        """(C, H, W) of stacked frames; (1,) for vectors, whose length depends on the task."""
         if self.observation == "state":
             return (1,)
         return (3 * self.frame_stack, self.pixels, self.pixels)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values by the names of their flags, fit for JSON."""
+        """All settings by the names of their flags, in JSON types."""
         values = asdict(self)
         agent = values.pop("agent")
-        agent.pop("objective", None)  # the method says it
+        agent.pop("objective", None)  # it follows from the method
         values |= {name: list(v) if isinstance(v, tuple) else v for name, v in agent.items()}
         return values | {"out": str(self.out)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """The config that `as_dict` gave.
+        """The config from the values that `as_dict` returns.
 
         Raises:
             ValueError: For unknown names or wrong values.
@@ -148,9 +148,9 @@ class Config(RunSettings):
         return cls(**values, agent=method.settings(**agent))
 
     def with_settings(self, **settings: Any) -> Config:
-        """The same run with other values of its own or its agent's settings.
+        """The same run with other values of some settings, its own or its agent's.
 
-        Another method keeps the settings that its agent has too.
+        With another method, settings that the new agent does not have are dropped.
 
         Raises:
             ValueError: For unknown names or wrong values.
@@ -166,12 +166,12 @@ class Config(RunSettings):
         """The config in a run's config.json.
 
         Raises:
-            ValueError: If there is none, or it is not one of this revbis.
+            ValueError: If there is none, or this version of revbis cannot read it.
         """
         try:
             text = path.read_bytes()
         except FileNotFoundError:
-            raise ValueError(f"{path.parent} is no run: it has no {path.name}") from None
+            raise ValueError(f"{path.parent} is not a run: it has no {path.name}") from None
         try:
             return cls.from_dict(schema.parse_json(text, dict[str, Any], "it"))
         except (ValueError, TypeError) as problem:
@@ -180,12 +180,12 @@ class Config(RunSettings):
 
 @dataclass(frozen=True)
 class Change:
-    """A setting whose value differs from the one a run was begun with.
+    """A setting whose value differs from the one that the run was started with.
 
     Attributes:
         name: The setting.
         before: Its value in the run.
-        now: The value asked for.
+        now: The requested value.
     """
 
     name: str
@@ -194,7 +194,7 @@ class Change:
 
     @property
     def safe(self) -> bool:
-        """Whether the run can go on with the new value."""
+        """Whether the run can resume with the new value."""
         return self.name in _RESUMABLE
 
     def __str__(self) -> str:
@@ -202,7 +202,7 @@ class Change:
 
 
 def setting_names() -> frozenset[str]:
-    """Every setting of a run, and of every agent."""
+    """The names of all settings, of runs and of every agent."""
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
 
 

@@ -1,4 +1,4 @@
-"""Settings that belong together, and where each value comes from."""
+"""Presets: settings that belong together, and the source of each value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
 
 
 class Setting(NamedTuple):
-    """A value and where it comes from.
+    """A value and its source.
 
     Attributes:
-        value: Its value.
+        value: The value.
         source: The paper's table or text, the authors' code, or this project.
     """
 
@@ -58,7 +58,7 @@ _PAPER: dict[str, Setting] = {
     "checkpoint_every": Setting(50_000, OURS),
 }
 
-# Chosen by the returns of runs on cartpole_balance after equal CPU time; docs/training.md has them.
+# Chosen by returns on cartpole_balance after equal CPU time; see docs/training.md.
 _CPU: dict[str, Setting] = _PAPER | {
     "frames": Setting(60_000, OURS),
     "eval_every": Setting(5_000, OURS),
@@ -70,8 +70,8 @@ _CPU: dict[str, Setting] = _PAPER | {
     "channels": Setting(16, OURS),
     "quality": Setting("fast", OURS),
     "batch_size": Setting(128, OURS),
-    "discount": Setting(0.97, OURS),  # of four frames
-    "shift": Setting(2, OURS),  # as large a share of 48 pixels as 4 of 84
+    "discount": Setting(0.97, OURS),  # per four frames
+    "shift": Setting(2, OURS),  # relative to 48 pixels as much as 4 of 84
     "replay_capacity": Setting(100_000, OURS),
     "mode": Setting("joint", OURS),
     "hidden": Setting(256, OURS),
@@ -81,19 +81,19 @@ _CPU: dict[str, Setting] = _PAPER | {
     "coefficient_learning_rate": Setting(3e-4, OURS),
     "noise_steps": Setting(5000, OURS),
     "explore_steps": Setting(500, OURS),
-    "threads": Setting(1, OURS),  # networks this small only wait for each other with more
+    "threads": Setting(1, OURS),  # networks this small gain nothing from more
 }
-_CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own pictures
+_CPU_ITSELF = {"quality": Setting("full", OURS)}  # tasks that draw their own images
 
 _SETTINGS = {"paper": _PAPER, "cpu": _CPU}
 PRESETS = {
     "paper": "the paper's sizes and budgets, for a GPU",
-    "cpu": "smaller in every dimension, for a few cores: learning per CPU second",
+    "cpu": "smaller in every dimension, for a few CPU cores",
 }
 
 
 def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Setting]:
-    """The settings of a preset for a task and a method: of those that its agent has.
+    """The settings of a preset for a task and a method, without those its agent does not have.
 
     Raises:
         ValueError: For an unknown preset or method.
@@ -114,7 +114,7 @@ def preset_config(name: str, task: str, method: str = "drqv2") -> Config:
 
 
 def command_line(config: Config) -> str:
-    """The command that trains a run: flags for what differs from its preset."""
+    """The command that trains a run, with a flag for each setting that differs from its preset."""
     usual = preset_config(config.preset, config.task, config.method).as_dict()
     words = ["revbis", "train", "--task", config.task, "--method", config.method]
     words += ["--preset", config.preset, "--seed", str(config.seed)]

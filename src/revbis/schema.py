@@ -1,8 +1,8 @@
-"""The one door for values from outside: flags, YAML, JSON files and Python calls.
+"""Validates all values from outside: flags, YAML, JSON files and Python calls.
 
-A type says what is allowed, and `convert` makes a value of it or says what was wanted: `1e5` and
-`"1e5"` are the same count wherever they come from, `true` is no number, and sizes have upper
-limits. The library behind it is msgspec.
+A type defines the allowed values; `convert` returns a value of the type or raises an error with the
+requirement. `1e5` and `"1e5"` are the same count wherever they come from, `true` is not a number,
+and sizes have upper limits. Implemented with msgspec.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from revbis import checks
 T = TypeVar("T")
 _MOST = 10**12
 
-# Counts up to what no machine of today reaches; sizes up to what no network of today has.
+# Limits beyond any present machine (counts) or network (sizes).
 Count = Annotated[int, Meta(ge=1, le=_MOST)]
 CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
@@ -55,7 +55,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class ResultFile(TypedDict):
-    """result.json: a run that has spent its budget."""
+    """result.json: the result of a finished run."""
 
     frames: CountOrZero
     mean_return: float
@@ -63,7 +63,7 @@ class ResultFile(TypedDict):
 
 
 class ProgressFile(TypedDict, total=False):
-    """progress.json: how far a running attempt is."""
+    """progress.json: the progress of a running attempt."""
 
     attempt: CountOrZero
     frames: CountOrZero
@@ -75,7 +75,7 @@ class ProgressFile(TypedDict, total=False):
 
 
 class Failure(TypedDict):
-    """A failed attempt: the frame of the newest checkpoint, and why."""
+    """A failed attempt: the frame of the newest checkpoint, and the reason."""
 
     checkpoint: CountOrZero
     text: str
@@ -112,7 +112,7 @@ class AlarmLine(TypedDict):
 
 
 class AboutFile(TypedDict, total=False):
-    """run.json: how a run was made, besides its settings."""
+    """run.json: versions, revision, command and machine of a run."""
 
     environment: dict[str, Any]
     versions: dict[str, str]
@@ -136,15 +136,15 @@ class Manifest(TypedDict):
 
 
 def convert(value: object, kind: type[T] | Any, name: str) -> T:
-    """The value as the type wants it.
+    """The value, converted to the type.
 
     Args:
         value: From a flag, a file or a call.
         kind: A type with its limits.
-        name: What the value is, for messages.
+        name: Name of the value, for messages.
 
     Raises:
-        ValueError: If it is not of the type; says what was wanted and what came.
+        ValueError: If it is not of the type; with the requirement and the value.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -161,7 +161,7 @@ def settle(record: object, part: type | None = None) -> None:
 
     Args:
         record: The dataclass.
-        part: A base class whose fields alone are converted.
+        part: A base class, to convert its fields only.
 
     Raises:
         ValueError: For the first field that is not of its type.
@@ -171,7 +171,7 @@ def settle(record: object, part: type | None = None) -> None:
 
 
 def parse_json(text: str | bytes, kind: type[T] | Any, name: str) -> T:
-    """The value that a JSON text holds.
+    """The value of a JSON text.
 
     Raises:
         ValueError: If it is not JSON, or not of the type.
@@ -189,7 +189,7 @@ def check_keys(values: object, known: Iterable[str], name: str) -> dict[str, Any
     """A mapping whose keys are all known.
 
     Raises:
-        ValueError: If it is no mapping, or has other keys.
+        ValueError: If it is not a mapping, or has other keys.
     """
     if not isinstance(values, Mapping):
         raise ValueError(f"{name} must be a mapping of settings, got {shown(values)}")
@@ -202,7 +202,7 @@ def check_keys(values: object, known: Iterable[str], name: str) -> dict[str, Any
 
 
 def shown(value: object) -> str:
-    """A value for a message: never more than a line."""
+    """A value for a message, at most one line long."""
     return _SHORT.repr(value)
 
 
@@ -218,24 +218,24 @@ def _path(value: object, name: str) -> Path:
 
 
 def _message(value: object, kind: object, name: str, problem: Exception) -> str:
-    """Msgspec's words for what is wrong, and where, in this project's."""
+    """Translates msgspec's message into the wording of this package."""
     text, _, where = str(problem).partition(" - at `$")
     place, part = name + where.rstrip("`"), _part(value, where)
     if (options := _options(kind)) and not where:
         return checks.not_a_choice(value, options, name)
     if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
         return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
-    if wanted := re.match(r"Expected `([^`]+)`, got", text):
-        if "int" in wanted[1].split(" | ") and _is_too_large(part):  # no type for msgspec
+    if expected := re.match(r"Expected `([^`]+)`, got", text):
+        if "int" in expected[1].split(" | ") and _is_too_large(part):  # to msgspec not an int
             return f"{place} must be at most {_most(kind):,}, got {shown(part)}"
-        words = " or ".join(_NAMES.get(each, each) for each in wanted[1].split(" | "))
+        words = " or ".join(_NAMES.get(each, each) for each in expected[1].split(" | "))
         return f"{place} must be {words}, got {shown(part)}"
     reason = text.replace("`", "") or "nested too deeply"
     return f"{place}: {reason[0].lower()}{reason[1:]}"
 
 
 def _part(value: Any, where: str) -> Any:
-    """The part of a value that msgspec's path names; the whole where it cannot be followed."""
+    """The part of a value at msgspec's path, as far as the path can be followed."""
     for key, number in re.findall(r"\.(\w+)|\[(\d+)\]", where):
         try:
             value = value[key] if key else value[int(number)]
@@ -245,7 +245,7 @@ def _part(value: Any, where: str) -> Any:
 
 
 def _is_too_large(value: object) -> bool:
-    """Whether a float, or a text that is one, is whole and no count: 1e23, say."""
+    """Whether a float, or a text that is one, exceeds every count: 1e23, for example."""
     if not isinstance(value, (float, str)):
         return False
     try:
@@ -255,13 +255,13 @@ def _is_too_large(value: object) -> bool:
 
 
 def _most(kind: object) -> int:
-    """The upper limit of a number's type, also within an optional or a list."""
+    """The upper limit of a number's type, also inside an optional or a list."""
     own = [part.le for part in get_args(kind) if isinstance(part, Meta) and part.le is not None]
     return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=_MOST)
 
 
 def _options(kind: object) -> list[str]:
-    """The names a Literal allows, also within an optional."""
+    """The options of a Literal, also inside an optional."""
     if get_origin(kind) is Literal:
         return [str(option) for option in get_args(kind)]
     if get_origin(kind) in (Union, UnionType):

@@ -24,8 +24,8 @@ SETTINGS = DrQV2Settings(**SMALL)
         ({"settings": {}}, "settings must be DrQV2Settings, got {}"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 1.5}, "seed must be a whole number"),
-        ({"device": "abacus"}, "device must be such as cpu, cuda, cuda:1 or mps, got 'abacus'"),
-        ({"device": 1}, "device must be such as cpu"),
+        ({"device": "abacus"}, "device must be cpu, cuda, cuda:1, mps or similar, got 'abacus'"),
+        ({"device": 1}, "device must be cpu"),
     ],
 )
 def test_what_an_agent_is_made_of(change, message):
@@ -88,9 +88,9 @@ def test_forged_states_are_refused_at_the_door(make_agent, make_batch):
         with pytest.raises(ValueError, match="the state does not fit this agent: "):
             make_agent("simsr-rev").load_state_dict(state)
     for wrong in ([], None, "state"):
-        with pytest.raises(ValueError, match="a state is a dict, as state_dict gives"):
+        with pytest.raises(ValueError, match="the state must be a dict, as state_dict returns"):
             agent.load_state_dict(wrong)
-    with pytest.raises(ValueError, match="the state is of method 4, wanted is 'simsr-rev'"):
+    with pytest.raises(ValueError, match="the state's method must be 'simsr-rev', got 4"):
         agent.load_state_dict(agent.state_dict() | {"method": 4})
 
 

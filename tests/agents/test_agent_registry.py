@@ -83,7 +83,7 @@ def test_a_name_is_a_method_and_has_settings_of_its_own(toy, tmp_path):
     assert config.agent == ToySettings(size=3) and config.as_dict()["size"] == 3
     with pytest.raises(ValueError, match="unknown hidden"):
         config.with_settings(hidden=7)
-    with pytest.raises(ValueError, match="there is a method 'toy' already"):
+    with pytest.raises(ValueError, match="the method 'toy' exists already"):
         register(AgentEntry("toy", ToySettings, "x:y"))
     with pytest.raises(ValueError, match="size must be a whole number"):
         config.with_settings(size="large")

@@ -68,7 +68,7 @@ def test_only_options_that_were_set_reach_the_objective():
         ({"target_rate": 1.1}, r"target_rate must be at most 1, got 1.1"),
         (
             {"objective": "simsr", "beta": 0.1},
-            "beta belongs to MICo's distance, which simsr",
+            "beta is an option of MICo's distance, which simsr",
         ),
         ({"objective": "mico", "beta": 0}, "beta must be above 0, got 0"),
         ({"objective": "mico", "objective_hidden": 0}, "objective_hidden must be at least 1"),

@@ -88,9 +88,9 @@ def test_a_loaded_state_is_not_changed_by_training(make_agent, make_batch):
 
 def test_state_of_another_method_or_mode_is_refused(make_agent):
     state = make_agent("mico-rev").state_dict()
-    with pytest.raises(ValueError, match="the state is of method 'mico-rev', wanted is 'simsr'"):
+    with pytest.raises(ValueError, match="the state's method must be 'simsr', got 'mico-rev'"):
         make_agent("simsr").load_state_dict(state)
-    with pytest.raises(ValueError, match="the state is of mode 'joint', wanted is 'alternating'"):
+    with pytest.raises(ValueError, match="the state's mode must be 'alternating', got 'joint'"):
         make_agent("mico-rev", "alternating").load_state_dict(state)
 
 
@@ -266,7 +266,7 @@ def test_one_step_parts_of_other_shapes_are_refused(make_agent, make_batch):
 
 
 def test_what_an_agent_cannot_be_made_of(make_agent):
-    with pytest.raises(ValueError, match="mixed_precision wants a GPU"):
+    with pytest.raises(ValueError, match="mixed_precision requires a GPU"):
         make_agent(mixed_precision=True)
     with pytest.raises(ValueError, match=r"observation_shape must be .* got \(3, 4\)"):
         make_agent(shape=(3, 4))

@@ -18,7 +18,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DRIVER = shutil.which("chromedriver")
-MISSING = "Chromium and its driver are not installed; type: bash tools/install-chromium"
+MISSING = "Chromium and its driver are not installed; run: bash tools/install-chromium"
 _FLAGS = [
     "--headless",
     "--no-sandbox",

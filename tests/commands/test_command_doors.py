@@ -21,7 +21,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*WALK, "--explore-steps", "15000"), "nothing would be learned: explore_steps 15,000"),
+        ((*WALK, "--explore-steps", "15000"), "before the first update: explore_steps 15,000"),
         ((*WALK, "--frames", "1e23"), "--frames: must be at most 10^12, got 1e23"),
         ((*WALK, "--frames", "true"), "--frames: must be a whole number, got 'true'"),
         ((*WALK, "--learning-rate", "nan"), "--learning-rate: must be a finite number, got 'nan'"),

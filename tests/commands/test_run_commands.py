@@ -75,7 +75,7 @@ def test_list_and_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--task is missing"),
+        ([], "--task is required"),
         (["--task", "dmc:cheeta_run"], "did you mean dmc:cheetah_run"),
         (["--task", "dmc:cheetah_run", "--preset", "gpu"], "--preset must be one of paper, cpu"),
         (["--task", "dmc:cheetah_run", "--method", "simsr-re"], "did you mean 'simsr-rev'"),
@@ -216,7 +216,7 @@ def test_report_on_several_runs_draws_no_video_unless_asked(
 def test_a_folder_that_is_no_run(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "is no run" in fails(capsys, name, str(tmp_path))
+    assert "is not a run" in fails(capsys, name, str(tmp_path))
 
 
 def test_bench_sharing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_without_gymnasium_the_extra_is_named(words: str, extra: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert f"it comes with the extra revbis[{extra}]; type: pip install" in done.stderr
+    assert f"it comes with the extra revbis[{extra}]; run: pip install" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -585,14 +585,14 @@ from revbis.envs import make_env
 @pytest.mark.parametrize(
     ("blocked", "task", "message"),
     [
-        ("dm_control", "dmc:cheetah_run", r"needs dm_control.*type: pip install .*dm.control==1.0"),
+        ("dm_control", "dmc:cheetah_run", r"needs dm_control.*run: pip install .*dm.control==1.0"),
         *(
             ("mujoco", task, r"needs mujoco.*pip install .*mujoco==3")
             for task in ("dmc:cheetah_run", "metaworld:hammer")
         ),
-        ("metaworld", "metaworld:hammer", r"needs metaworld.*type: pip install .*metaworld==3"),
-        ("gymnasium", "gym:CarRacing-v3", r"needs gymnasium.*type: pip install .*gymnasium>=1"),
-        ("gymnasium", "dmc:cheetah_run", r"needs gymnasium.*type: pip install .*gymnasium>=1"),
+        ("metaworld", "metaworld:hammer", r"needs metaworld.*run: pip install .*metaworld==3"),
+        ("gymnasium", "gym:CarRacing-v3", r"needs gymnasium.*run: pip install .*gymnasium>=1"),
+        ("gymnasium", "dmc:cheetah_run", r"needs gymnasium.*run: pip install .*gymnasium>=1"),
         ("Box2D,_Box2D", "gym:CarRacing-v3", r"gym:CarRacing-v3 needs.*pip install .*box2d"),
     ],
 )

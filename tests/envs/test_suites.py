@@ -124,7 +124,7 @@ def test_what_it_needs_is_named_without_an_extra(
     toy: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite_module, "is_installed", lambda package: package != "json")
-    message = 'a slides: task needs json, which is not installed; type: pip install "json"'
+    message = 'a slides: task needs json, which is not installed; run: pip install "json"'
     with pytest.raises(ModuleNotFoundError, match=message):
         check_task("slides:slow")
     assert toy.install_line == 'pip install "gymnasium" "json"'

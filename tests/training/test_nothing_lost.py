@@ -195,7 +195,7 @@ def test_a_process_that_was_taken_over_while_it_saved_says_so(tmp_path, monkeypa
         write(path, content)
 
     monkeypatch.setattr(checkpoint_module, "write_whole", tidied)
-    with pytest.raises(SupersededError, match="was taken over by attempt 2"):
+    with pytest.raises(SupersededError, match="attempt 2 has taken over"):
         train(config)
 
 
@@ -213,7 +213,7 @@ def test_a_run_taken_over_ends_with_one_line(tmp_path, capsys, monkeypatch):
         main(["train", *flags(config)])
     assert stop.value.code == 1
     error = capsys.readouterr().err
-    assert "was taken over by attempt 2" in error and "Traceback" not in error
+    assert "attempt 2 has taken over" in error and "Traceback" not in error
 
 
 def test_a_process_that_was_taken_over_leaves_the_folder_alone(tmp_path):

@@ -43,7 +43,7 @@ def test_it_is_trained_resumed_and_read(config, capsys):
     ("flag", "message"),
     [
         (["--objective", "simsr"], "--objective must be package.module:factory, got 'simsr'"),
-        (["--objective", OWN, "--method", "simsr"], "is a method of its own: drop --method simsr"),
+        (["--objective", OWN, "--method", "simsr"], "replaces the method: drop --method simsr"),
         (["--objective", "tests.nowhere:make"], "there is no module 'tests.nowhere'"),
         (["--objective", "tests.objectives.own_objectives:nobody"], "has no function 'nobody'"),
         (["--objective", "json:dumps"], "json:dumps"),

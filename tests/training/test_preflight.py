@@ -22,18 +22,18 @@ def test_a_run_that_can_be_made_passes(config):
     ("changes", "message"),
     [
         ({"frames": 80}, "explore_steps 10 x action_repeat 8 = 80 frames .* frames is 80"),
-        ({"frames": 1}, "nothing would be learned"),
+        ({"frames": 1}, "would end before the first update"),
         ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
         ({"device": "cuda:x"}, "device must be"),
         ({"device": "cuda:99999"}, "device must be"),
-        ({"device": "cpu", "mixed_precision": True}, "mixed_precision needs a GPU"),
+        ({"device": "cpu", "mixed_precision": True}, "mixed_precision requires a GPU"),
         ({"seed": 2**32}, "seed must be at most 4,294,967,295"),
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
         ({"distractor": "noise"}, "leave distractor out"),
         ({"quality": "fast"}, "quality must be full"),
         ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
-        ({"observation": "state", "distractor": "noise"}, "seen in pixels only"),
+        ({"observation": "state", "distractor": "noise"}, "distractors require observation pixels"),
         ({"pixels": 7}, "pixels must be at least 8"),
         ({"shift": 24}, "shift must be less than pixels, 24"),
         ({"strides": (3, 3, 3, 3)}, "too small for four convolutions"),
@@ -78,7 +78,7 @@ def test_strides_agree_with_the_encoder():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"wandb": "mine"}, "wandb is set, but not installed; type: pip install wandb"),
+        ({"wandb": "mine"}, "wandb is set but not installed; run: pip install wandb"),
         ({"task": "dmc:cheetah_run"}, "a dmc: task needs mujoco"),
     ],
 )
@@ -96,8 +96,8 @@ def test_what_this_machine_lacks_is_left_to_others(config, changes, message, mon
     [
         (0, "cuda", "PyTorch finds no CUDA GPU; use auto or cpu"),
         (0, "cuda:0", "PyTorch finds no CUDA GPU"),
-        (0, "mps", "there is no Apple GPU"),
-        (2, "cuda:2", "there are only 2 GPUs"),
+        (0, "mps", "PyTorch finds no Apple GPU"),
+        (2, "cuda:2", "there are 2 GPUs"),
         (2, "cuda:1", None),
         (2, "cuda", None),
         (0, "auto", None),

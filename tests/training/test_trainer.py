@@ -283,7 +283,7 @@ def test_task_that_cannot_be_repeated_is_cut(
     config = tiny_config(tmp_path, **WALK | {"task": "tests.training:Forgetful"})
     train(config, stop=stop_after(7))
     assert train(config)
-    assert "its episode was cut" in caplog.text
+    assert "episode was truncated" in caplog.text
 
 
 def test_non_finite_loss_stops_with_a_diagnosis(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_run_can_be_opened(tmp_path: Path) -> None:
     assert found == config
     action = agent.act(np.zeros(2, np.float32), 0, explore=False)
     assert action.shape == (1,)
-    with pytest.raises(ValueError, match="is no run"):
+    with pytest.raises(ValueError, match="is not a run"):
         open_run(tmp_path)
 
 

@@ -139,7 +139,7 @@ def test_the_command_writes_table_records_and_picture(tmp_path: Path, capsys) ->
     ("words", "message"),
     [
         (["--methods", "simrs"], "did you mean 'simsr'"),
-        (["--objective", "simsr"], "must be package.module:factory, got 'simsr'; names go to"),
+        (["--objective", "simsr"], "must be package.module:factory, got 'simsr'; pass names to"),
         (["--objective", "nowhere:make"], "nowhere:make: there is no module 'nowhere'"),
         (["--steps", "0"], "--steps must be at least 1"),
         (["--seeds", "0"], "--seeds must be at least 1"),

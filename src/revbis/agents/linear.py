@@ -1,9 +1,9 @@
 """Linear layers that run at the speed of the convolutions.
 
-On CPUs, PyTorch sends matrix products to MKL, which on wide features and few outputs reaches half
-to three quarters of what oneDNN does. oneDNN is what convolutions use; PyTorch exposes its linear
-operator under a private name, so it is looked for, and `functional.linear` takes its place where
-it is missing, on other devices, for other types, and under torch.compile.
+On CPUs, PyTorch uses MKL for matrix products. With wide features and few outputs MKL reaches half
+to three quarters of the speed of oneDNN, which convolutions use. PyTorch exposes oneDNN's linear
+operator under a private name only. `functional.linear` is used instead where that name is missing,
+on other devices, for other types, and under torch.compile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Activation = Literal["none", "relu"]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation = "none") -> Tensor:
-    """The affine map x Wᵀ + b, [B, D] → [B, N], and perhaps ReLU."""
+    """The affine map x Wᵀ + b, [B, D] → [B, N], optionally followed by ReLU."""
     if _fast(x):
         return _stacked(x, weight.detach(), bias.detach(), activation, weight, bias)
     y = functional.linear(x, weight, bias)
@@ -40,7 +40,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation = "no
 
 
 class Linear(nn.Linear):
-    """A linear layer, perhaps with ReLU; orthogonal weights, zero biases."""
+    """A linear layer, optionally followed by ReLU; orthogonal weights, zero biases."""
 
     def __init__(self, inputs: int, outputs: int, activation: Activation = "none") -> None:
         super().__init__(inputs, outputs)
@@ -56,14 +56,14 @@ class Linear(nn.Linear):
 class Readouts(nn.Module):
     """Several linear layers that read the same wide features, as rows of one matrix.
 
-    Features of 84×84 images have 39,200 numbers, so reading them costs more than the arithmetic
-    of 50 outputs is worth. Layers that are neighbours in the matrix read them together, forwards
-    and backwards; each is still a parameter of its own and can have its own optimiser.
+    Features of 84×84 images have 39,200 numbers, and reading them costs more than the arithmetic
+    of 50 outputs. Adjacent layers in the matrix read them together, in the forward and in the
+    backward pass; each is still a separate parameter and can have its own optimiser.
 
     Args:
         inputs: Width of the features.
         widths: Width of each layer by name, in the order of their rows.
-        device: Where the matrix is kept; it cannot be moved later.
+        device: Device of the matrix; it cannot be moved later.
     """
 
     def __init__(self, inputs: int, widths: Mapping[str, int], device: torch.device) -> None:
@@ -83,7 +83,7 @@ class Readouts(nn.Module):
 
     @torch.no_grad()
     def draw(self, *names: str) -> None:
-        """Draws orthogonal weights for the named layers; before, they are 0."""
+        """Draws orthogonal weights for the named layers, which are 0 until then."""
         for name in names:
             weight = self.weights[name]
             weight.copy_(nn.init.orthogonal_(torch.empty(weight.shape)))
@@ -91,7 +91,7 @@ class Readouts(nn.Module):
     def forward(self, features: Tensor, *names: str) -> tuple[Tensor, ...]:
         """The outputs of the named layers, [B, inputs] → [B, width] each.
 
-        Names are given in the order of their rows and without gaps.
+        Names must be in the order of their rows, without gaps.
         """
         weights = [self.weights[name] for name in names]
         biases = [self.biases[name] for name in names]
@@ -110,7 +110,7 @@ class Readouts(nn.Module):
         return [self.weights[name], self.biases[name]]
 
     def _apply(self, fn: object, recurse: bool = True) -> Readouts:  # noqa: ARG002
-        raise RuntimeError("readouts cannot be moved or cast: make them on their device")
+        raise RuntimeError("readouts cannot be moved or cast: create them on their device")
 
 
 def _fast(x: Tensor) -> bool:
@@ -130,7 +130,7 @@ def _stacked(
 
 
 def _times_transposed(x: Tensor, y: Tensor) -> Tensor:
-    """The product x yᵀ; y may itself be a transposed view, and is not copied then."""
+    """The product x yᵀ; y may itself be a transposed view, which is not copied."""
     product: Tensor = _ONEDNN(x, y, None, "none", [], "")
     return product
 

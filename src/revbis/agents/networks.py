@@ -16,19 +16,19 @@ from revbis.agents.linear import Linear
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EDGE = 1e-6  # actions are kept this far inside [−1, 1]
+_EDGE = 1e-6  # distance of actions from the ends of [−1, 1]
 
 
 class PixelEncoder(nn.Module):
     """Four 3×3 convolutions with ReLU on pixels/255 − ½.
 
-    Everything is channels-last, which the convolutions prefer, and so is the order of the
-    features: row, column, channel. Flattening is then a view.
+    Tensors are channels-last, which is faster for convolutions. Features are in the same order
+    (row, column, channel), so flattening is a view.
 
     Args:
         shape: (channels, height, width) of an observation.
-        channels: Of each convolution.
-        strides: Of the four convolutions.
+        channels: Channels of each convolution.
+        strides: Strides of the four convolutions.
 
     Raises:
         ValueError: If the image is too small for the strides.
@@ -64,7 +64,7 @@ class VectorEncoder(nn.Module):
     """Two hidden layers with ReLU, for observations that are vectors of numbers.
 
     Args:
-        inputs: Numbers in an observation.
+        inputs: Length of an observation.
         hidden: Width of both layers.
     """
 
@@ -102,7 +102,7 @@ class TwinQ(nn.Module):
         self.q2 = _mlp(feature_dim + action_size, hidden, 1)
 
     def trunk(self, readout: Tensor) -> Tensor:
-        """What both heads see of the observation, [B, feature_dim]."""
+        """The representation of the observation that both heads share, [B, feature_dim]."""
         return torch.tanh(self.norm(readout))
 
     def forward(self, readout: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,13 +114,13 @@ class TwinQ(nn.Module):
 def noisy_action(
     mean: Tensor, deviation: float, generator: torch.Generator, clip: float | None = None
 ) -> Tensor:
-    """Mean plus Gaussian noise, kept in [−1, 1] with the gradient passed straight through.
+    """Mean plus Gaussian noise, clipped to [−1, 1] with a straight-through gradient.
 
     Args:
         mean: [B, A].
         deviation: Standard deviation of the noise.
         generator: Draws the noise, on the mean's device.
-        clip: Largest absolute noise; None for no limit.
+        clip: Largest absolute value of the noise; None for no limit.
     """
     noise = torch.randn(mean.shape, generator=generator, device=mean.device) * deviation
     if clip is not None:
@@ -131,7 +131,7 @@ def noisy_action(
 
 
 def linear_schedule(start: float, end: float, steps: int, step: int) -> float:
-    """The value at `step` on the line from start to end in `steps` steps, and `end` after it."""
+    """Linear interpolation from start to end over `steps` steps; `end` afterwards."""
     done = min(max(step / steps, 0.0), 1.0)
     return (1 - done) * start + done * end
 

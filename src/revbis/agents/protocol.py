@@ -1,4 +1,4 @@
-"""What the trainer, evaluation, pictures and benchmarks know of an agent."""
+"""The protocol by which the trainer, evaluation, pictures and benchmarks use an agent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Agent(Protocol):
     """An agent that learns from a replay buffer.
 
     Attributes:
-        stopwatch: Called with the name of each part of an update; what it returns is entered for
-            as long as the part takes. It does nothing unless someone measures.
+        stopwatch: Returns a context manager for a part of an update, by the part's name. It does
+            nothing unless a benchmark replaces it.
     """
 
     stopwatch: Stopwatch
 
     def begin_episode(self) -> None:
-        """Forgets what belongs to the episode before, such as a plan."""
+        """Discards the state of the previous episode, such as a plan."""
 
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
         """The action for one observation, [A] in [−1, 1].
@@ -36,27 +36,27 @@ class Agent(Protocol):
         Args:
             observation: Of the agent's observation shape.
             step: Agent steps so far.
-            explore: Act as in training. Else as in evaluation, where no random number is drawn.
+            explore: Act as in training; otherwise as in evaluation, without drawing random numbers.
         """
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
-        """One update from what the agent asks the replay buffer for.
+        """One update, on data that the agent samples from the replay buffer.
 
         Args:
-            replay: Transitions and sequences.
+            replay: The replay buffer, of transitions and sequences.
             step: Agent steps so far.
             with_metrics: Also return metrics that take time to compute.
 
         Returns:
-            Losses and metrics as scalar tensors. `critic_q1` and `critic_q2` are watched for
-            values beyond what rewards allow, `objective/effective_rank` for collapse.
+            Losses and metrics as scalar tensors. Alarms watch `critic_q1` and `critic_q2` for
+            values larger than rewards allow, and `objective/effective_rank` for collapse.
         """
 
     def status(self) -> dict[str, float]:
         """Numbers for the progress line and the evaluation records, such as the coefficient c."""
 
     def embed(self, observations: Tensor) -> Tensor:
-        """What the agent makes of a batch of observations, [B, D]."""
+        """Embeddings of a batch of observations, [B, D]."""
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """Distances between embeddings, [N, D] × [M, D] → [N, M]."""
@@ -65,15 +65,15 @@ class Agent(Protocol):
         """Everything that training changes: tensors, numbers and names only."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where `state` was taken.
+        """Restores the state that `state_dict` returned.
 
         Raises:
-            ValueError: If it is another agent's.
+            ValueError: If the state is of another agent.
         """
 
     def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
-        """Parts of an update that can be run alone, by name, for benchmarks.
+        """Parts of an update that benchmarks can run alone, by name.
 
-        `encoder`: its passes through the encoder, the least that an update must take.
-        `objective`: the representation objective from embeddings on.
+        `encoder`: its encoder passes, a lower bound on the time of an update.
+        `objective`: the representation objective, given embeddings.
         """

@@ -1,6 +1,6 @@
 """The agents by name, and the methods that users type. Imports no torch.
 
-A method names an agent and, for DrQ-v2, an objective: `resolve` is the one place that knows how.
+A method names an agent and, for DrQ-v2, an objective; only `resolve` interprets the name.
 Adding an agent is one entry here.
 """
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AgentEntry:
-    """An agent of the registry.
+    """An entry of the registry.
 
     Attributes:
-        name: What it is called.
+        name: Name of the agent.
         settings: The class of its settings.
-        builder: "module:function" that builds it; imported when it is called, with torch.
-        objectives: Whether it takes an objective; its settings then have a field `objective`.
+        builder: "module:function" that builds it; imported on first use, with torch.
+        objectives: Whether it accepts an objective, in a field `objective` of its settings.
     """
 
     name: str
@@ -38,7 +38,7 @@ class AgentEntry:
 
     @property
     def flags(self) -> frozenset[str]:
-        """Names of its settings that users set; the objective follows from the method."""
+        """Names of the settings that users set; the objective follows from the method."""
         return frozenset(each.name for each in fields(self.settings)) - {"objective"}
 
 
@@ -47,7 +47,7 @@ class Method(NamedTuple):
 
     Attributes:
         agent: An agent of the registry.
-        objective: The objective's name, if there is one.
+        objective: Name of the objective; None without one.
     """
 
     agent: AgentEntry
@@ -72,15 +72,15 @@ def register(entry: AgentEntry) -> None:
     """Adds an agent; its name becomes a method.
 
     Raises:
-        ValueError: If the name is taken.
+        ValueError: If the name is already in use.
     """
     if entry.name in methods():
-        raise ValueError(f"there is a method {entry.name!r} already")
+        raise ValueError(f"the method {entry.name!r} exists already; choose another name")
     _AGENTS[entry.name] = entry
 
 
 def unregister(name: str) -> None:
-    """Takes an agent out of the registry."""
+    """Removes an agent from the registry."""
     del _AGENTS[name]
 
 
@@ -98,7 +98,7 @@ def resolve(method: str) -> Method:
     """The agent and the objective of a method.
 
     Raises:
-        ValueError: For an unknown name, with what is known.
+        ValueError: For an unknown name; lists the known ones.
     """
     if isinstance(method, str) and method in _AGENTS:
         return Method(_AGENTS[method], None)
@@ -117,15 +117,15 @@ def make_agent(
     """Builds the agent of a method.
 
     Args:
-        method: Its name.
-        settings: Of the agent's own class.
+        method: Name of the method.
+        settings: Settings, of the agent's own class.
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
-        action_size: Numbers in an action.
-        seed: Of everything random in the agent.
-        device: Where its networks are.
+        action_size: Dimension of an action.
+        seed: Seed of everything random in the agent.
+        device: Device of its networks.
 
     Raises:
-        ValueError: For sizes that do not fit.
+        ValueError: For sizes that do not match.
     """
     build: Callable[..., Agent] = load_factory(resolve(method).agent.builder)
     return build(tuple(observation_shape), action_size, settings, seed=seed, device=device)

@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """Settings of an agent: its flags, their defaults and checks; subclasses add their own.
+    """Settings of an agent: flags, defaults and checks. Subclasses add their own.
 
     Raises:
         ValueError: If a value is not of its type or out of range.
@@ -22,29 +22,29 @@ class AgentSettings:
     batch_size: Batch = 1024
     """Transitions in an update."""
     explore_steps: CountOrZero = 2000
-    """Agent steps of uniformly random actions at the start."""
+    """Agent steps with uniformly random actions at the start."""
 
     def __post_init__(self) -> None:
         schema.settle(self)
 
     @property
     def one_step(self) -> bool:
-        """Whether batches must also carry the one-step transition."""
+        """Whether batches must also include the one-step transition."""
         return False
 
     def check(self, observation_shape: Shape, device: str) -> None:
-        """Refuses what cannot be built, before anything is.
+        """Refuses settings from which no agent can be built, before anything is built.
 
         Args:
             observation_shape: (C, H, W) of stacked frames, or (D,) of vectors.
-            device: As the user wrote it.
+            device: As the user passed it.
 
         Raises:
-            ValueError: With what was wanted, what came and what to do.
+            ValueError: With the requirement, the value and what to do.
         """
 
     def activation_bytes(self, observation_shape: Shape, batch: int) -> int:  # noqa: ARG002
-        """About how much memory an update takes for a batch of this size.
+        """Approximate memory of an update, in bytes.
 
         Args:
             observation_shape: (C, H, W) of stacked frames, or (D,) of vectors.
@@ -53,5 +53,5 @@ class AgentSettings:
         return 0
 
     def for_reading(self) -> Self:
-        """The same networks for a machine that only looks at a trained agent."""
+        """Settings with the same networks, for reading a trained agent on any machine."""
         return self

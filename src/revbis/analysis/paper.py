@@ -89,10 +89,10 @@ def scale_gaps(config: Config, frames: int) -> list[str]:
         Such as `pixels 48 (84)`; empty at the paper's scale.
     """
     gaps = [] if frames == FRAMES else [f"frames {frames:,} ({FRAMES:,})"]
-    wanted = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
-    wanted |= {"observation": "pixels", "distractor": None}
+    paper = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
+    paper |= {"observation": "pixels", "distractor": None}
     values = config.as_dict()
-    for name, value in wanted.items():
+    for name, value in paper.items():
         own = values.get(name, value)  # not every agent has every setting
         own = tuple(own) if isinstance(own, list) else own
         if name not in SAFE and own != value:

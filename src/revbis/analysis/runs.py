@@ -249,16 +249,16 @@ def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
 
 def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
-    kept: list[T] = []
+    records: list[T] = []
     odd: list[int] = []
     for line, record in read_lines(path, problem).records:
         try:
-            kept.append(schema.convert(record, kind, what))
+            records.append(schema.convert(record, kind, what))
         except ValueError:
             odd.append(line)
     if odd:
         problem(f"{path}: {named(odd)} skipped: not a valid {what}")
-    return kept
+    return records
 
 
 def _read_about(folder: Path, problem: OnProblem) -> AboutFile:

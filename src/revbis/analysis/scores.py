@@ -199,17 +199,17 @@ def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
 
 def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
     """One run of each identity: the one with more frames, or the first."""
-    kept: dict[Any, Run] = {}
+    runs_by_identity: dict[Any, Run] = {}
     for run in runs:
         identity = (run.config.task, run.config.method, run.config.seed, run.settings)
-        other = kept.get(identity)
+        other = runs_by_identity.get(identity)
         if other is None:
-            kept[identity] = run
+            runs_by_identity[identity] = run
             continue
         better, worse = (run, other) if run.frames > other.frames else (other, run)
-        kept[identity] = better
+        runs_by_identity[identity] = better
         problem(f"{worse.folder} is left out: {better.folder} is the same run")
-    return list(kept.values())
+    return list(runs_by_identity.values())
 
 
 def _grouped(runs: Sequence[Run]) -> list[Group]:

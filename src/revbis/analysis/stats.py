@@ -185,8 +185,8 @@ def iqm(scores: Scores) -> Array:
     order = values.argsort(axis=-1)
     until = copies[order].cumsum(axis=-1)
     first, last = size * len(arrays) // 4, size * len(arrays) - size * len(arrays) // 4
-    kept = until.clip(first, last) - (until - copies[order]).clip(first, last)
-    total: Array = (kept * np.take_along_axis(values, order, axis=-1)).sum(axis=-1)
+    weights = until.clip(first, last) - (until - copies[order]).clip(first, last)
+    total: Array = (weights * np.take_along_axis(values, order, axis=-1)).sum(axis=-1)
     return total / (last - first)
 
 
@@ -342,10 +342,10 @@ def _task_means(scores: Scores) -> Array:
 
 def _checked(scores: Scores) -> dict[str, Array]:
     """Sorted by task, so that resamples do not depend on the order of the tasks."""
-    given = _mapping(scores, "scores")
-    if not given:
+    by_task = _mapping(scores, "scores")
+    if not by_task:
         raise ValueError("scores must have at least one task")
-    return {task: _finite(given[task], f"scores of {task}") for task in sorted(given)}
+    return {task: _finite(by_task[task], f"scores of {task}") for task in sorted(by_task)}
 
 
 def _by_seed(scores: object, name: str) -> dict[str, dict[int, float]]:

@@ -1,1 +1,1 @@
-"""Speed, measured side by side."""
+"""Benchmarks of speed on this machine."""

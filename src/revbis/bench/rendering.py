@@ -1,4 +1,4 @@
-"""Our rendering compared with the simulators' own, measured side by side."""
+"""Our rendering compared with the simulators' own, measured in turns."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
     from revbis.envs.environment import TaskEnv
 
-_FRAMES = 10  # drawn by each in a round
+_FRAMES = 10  # drawn by each renderer per round
 
 
 def measure_rendering(task: str, *, pixels: int, rounds: int) -> dict[str, Any]:
     """Frames per second of the simulator's own rendering and of both qualities.
 
-    The three take turns on the same moving scene, so that the load of the machine affects all of
-    them alike.
+    The three take turns on the same moving scene, so that the load of the machine affects them
+    equally.
 
     Args:
-        task: A task that MuJoCo draws.
+        task: A task that MuJoCo renders.
         pixels: Side of the images.
-        rounds: Rounds; their medians are reported.
+        rounds: Number of rounds; medians over them are reported.
 
     Raises:
-        ValueError: If MuJoCo does not draw the task, or its simulator has no renderer.
+        ValueError: If MuJoCo does not render the task, or its simulator has no renderer.
     """
     choose_backend()
     envs = {q: make_env(task, seed=1, pixels=pixels, quality=q) for q in ("full", "fast")}
@@ -46,7 +46,7 @@ def measure_rendering(task: str, *, pixels: int, rounds: int) -> dict[str, Any]:
         env.reset(seed=1)
     for draw in draws.values():
         draw()
-    taken: dict[str, list[float]] = {name: [] for name in draws}
+    times: dict[str, list[float]] = {name: [] for name in draws}
     for _ in range(rounds):
         for env in envs.values():
             env.simulation.step(env.scaled(env.action_space.sample()))
@@ -54,15 +54,15 @@ def measure_rendering(task: str, *, pixels: int, rounds: int) -> dict[str, Any]:
             start = time.perf_counter()
             for _ in range(_FRAMES):
                 draw()
-            taken[name].append((time.perf_counter() - start) / _FRAMES)
+            times[name].append((time.perf_counter() - start) / _FRAMES)
     for env in envs.values():
         env.close()
     return {
         "task": task,
         "pixels": pixels,
-        **{f"{name}_fps": round(1 / median(seconds), 1) for name, seconds in taken.items()},
-        "full_ratio": _ratio(taken["own"], taken["full"]),
-        "fast_ratio": _ratio(taken["own"], taken["fast"]),
+        **{f"{name}_fps": round(1 / median(seconds), 1) for name, seconds in times.items()},
+        "full_ratio": _ratio(times["own"], times["full"]),
+        "fast_ratio": _ratio(times["own"], times["fast"]),
     }
 
 

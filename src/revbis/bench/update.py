@@ -1,7 +1,7 @@
-"""How long an update takes, beside the time its encoder passes alone must take.
+"""The time of an update, compared with the time of its encoder passes alone.
 
-Measurements that are compared are taken in turns, so that other load on the machine hits all alike,
-and are reported as medians. Call `revbis.system.runtime.prepare` before torch is imported.
+Compared measurements are taken in turns, so that other load on the machine affects them equally,
+and reported as medians. Call `revbis.system.runtime.prepare` before torch is imported.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class UpdateSpeed:
 
     Attributes:
         seconds_per_update: A whole update with sampling and augmentation.
-        encoder_bound_seconds: The encoder passes alone: one batch forwards and backwards, the next
-            one forwards; by the agent's own encoder, from bytes to features.
+        encoder_bound_seconds: The encoder passes alone, from bytes to features: forward and
+            backward on one batch, forward on the next observations.
         ratio: The first divided by the second.
-        objective_seconds: Forward and backward pass of the objective, from embeddings on.
-        objective_share: Of a whole update; 0 without objective.
-        parts: What the agent's stopwatch tells: for DrQ-v2 sample, targets, critic, actor,
-            objective (in joint mode its forward pass) and move_target.
-        threads: Of PyTorch.
+        objective_seconds: Forward and backward pass of the objective, given embeddings.
+        objective_share: Its share of a whole update; 0 without objective.
+        parts: Seconds by part of the update: for DrQ-v2 sample, targets, critic, actor, objective
+            (in joint mode its forward pass) and move_target.
+        threads: PyTorch's threads.
         batch: Transitions in a batch.
         pixels: Height and width of an image.
     """
@@ -65,7 +65,7 @@ class UpdateSpeed:
     pixels: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The values by name, for JSON."""
         return asdict(self)
 
 
@@ -78,15 +78,15 @@ def measure_update(
     repeats: int = 10,
     threads: int | None = None,
 ) -> UpdateSpeed:
-    """Measures updates on random images, and the encoder passes alone, in turns.
+    """Measures updates on random images and the encoder passes alone, in turns.
 
     Args:
         method: The method.
-        settings: Its agent's; with the batch size.
+        settings: The agent's settings, with the batch size.
         pixels: Height and width of an image; observations stack three colour images.
-        action_size: Numbers in an action.
-        repeats: Measurements of each, after two that do not count.
-        threads: Of PyTorch; None for as many as it uses now.
+        action_size: Dimension of an action.
+        repeats: Measurements of each, after two that are discarded.
+        threads: PyTorch's threads; None for the current number.
     """
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, got {repeats}")
@@ -125,12 +125,12 @@ def measure_update(
 def measure_neighbours(
     method: str, settings: AgentSettings, *, pixels: int = 84, repeats: int = 5
 ) -> dict[str, float]:
-    """Speed of a one-thread run beside another one, against that of a lone one.
+    """Speed of a one-thread run beside another one, compared with the speed of one alone.
 
     Returns:
-        Seconds per update `alone` and `beside` another (the slower of the two), and the share of
-        the lone run's speed that is `kept`; `kept_processor` is the same in processor time, which
-        does not count the time that other programs on the machine took.
+        Seconds per update `alone` and `beside` another run (the slower of the two); `kept`, the
+        speed beside another run divided by the speed alone; and `kept_processor`, the same in CPU
+        time, which excludes the time of other programs.
     """
     runs = [_run_processes(n, (method, settings, pixels, repeats)) for n in (1, 2)]
     (alone, alone_processor), (beside, beside_processor) = (
@@ -164,11 +164,11 @@ def random_replay(pixels: int, action_size: int, one_step: bool, records: int = 
 
 
 class _Parts:
-    """A stopwatch for the parts of an update; a part within another counts for itself alone."""
+    """A stopwatch for the parts of an update; nested parts are not counted twice."""
 
     def __init__(self) -> None:
         self.times = Times()
-        self._within: list[float] = []  # seconds of the parts inside each part that is open
+        self._within: list[float] = []  # seconds of the nested parts of each open part
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -184,7 +184,7 @@ class _Parts:
 def _run_processes(
     count: int, job: tuple[str, AgentSettings, int, int]
 ) -> list[tuple[float, float]]:
-    """Seconds and processor seconds per update of each of `count` simultaneous processes."""
+    """Wall-clock and CPU seconds per update of each of `count` simultaneous processes."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(count), context.SimpleQueue()
     processes = [context.Process(target=_one, args=(barrier, answers, *job)) for _ in range(count)]

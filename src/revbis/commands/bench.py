@@ -1,4 +1,4 @@
-"""Speed, measured side by side on this machine."""
+"""Measures speed on this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _LIMITS = {"pixels": (8, 2048), "batch": (2, 100_000), "threads": (1, 4096), "fr
 
 
 def env(pixels: int = 84, rounds: int = 15) -> None:
-    """Rendering compared with the simulators' own, one line of JSON per task.
+    """Compares our rendering with the simulators' own; prints one line of JSON per task.
 
     `own_fps` is dm_control's or Gymnasium's rendering, `full_fps` and `fast_fps` ours; the ratios
-    are medians over rounds in which the three take turns on the same scene. About a minute.
+    are medians over rounds in which the three take turns on the same scene. Takes about a minute.
 
     Args:
         pixels: Side of the images.
@@ -40,21 +40,21 @@ def update(
     repeats: int = 10,
     threads: int | None = None,
 ) -> None:
-    """An update beside the time of its encoder passes alone, in one line of JSON.
+    """Compares an update with its encoder passes alone; prints one line of JSON.
 
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
-    the encoder alone: forwards and backwards on a batch, forwards on the next one. The two take
-    turns, and medians are reported. Joint updates should stay below 1.3 times the bound,
-    alternating ones, which need the encoder twice, below 1.3 times twice the bound.
+    the encoder alone: forward and backward on a batch, forward on the next observations. The two
+    are measured in turns; medians are reported. Joint updates should take less than 1.3 times the
+    bound, alternating ones, which run the encoder twice, less than 2.6 times.
 
     Args:
         method: drqv2 or an objective.
         mode: joint or alternating.
         preset: Sizes of the networks.
-        batch: Transitions in a batch; the preset's when not given.
-        pixels: Side of the images; the preset's when not given.
-        repeats: Updates measured.
-        threads: Threads to use; all that this process may use when not given.
+        batch: Transitions per batch; by default the preset's.
+        pixels: Side of the images; by default the preset's.
+        repeats: Number of measured updates.
+        threads: CPU threads; by default all that are available to this process.
     """
     from revbis.system import runtime
 
@@ -82,18 +82,18 @@ def sharing(
     pixels: int = 84,
     repeats: int = 8,
 ) -> None:
-    """What one-thread runs keep of their speed beside each other, in one line of JSON.
+    """Measures how two one-thread runs slow each other down; prints one line of JSON.
 
-    Seconds per update of a run `alone` and of the slower of two `beside` each other; `kept` is the
-    share of the lone one's speed. `kept_processor` is the same in processor time, which leaves out
-    what other programs took. A sweep on two cores wants 0.7 or more.
+    `alone` is the seconds per update of a single run, `beside` those of the slower of two
+    simultaneous runs, `kept` is `alone` divided by `beside`. `kept_processor` is the same in CPU
+    time, which excludes other programs. For a sweep on two cores `kept` should be at least 0.7.
 
     Args:
         method: drqv2 or an objective.
         preset: Sizes of the networks.
-        batch: Transitions in a batch.
+        batch: Transitions per batch.
         pixels: Side of the images.
-        repeats: Updates measured.
+        repeats: Number of measured updates.
     """
     from revbis.system import runtime
 
@@ -104,8 +104,8 @@ def sharing(
 
     config = preset_config(preset, "dmc:cheetah_run", method)
     settings = config.with_settings(mode="joint", batch_size=batch).agent
-    kept = measure_neighbours(method, settings, pixels=pixels, repeats=repeats)
-    print(json.dumps({"method": method, "preset": preset, "batch": batch, **kept}))
+    speeds = measure_neighbours(method, settings, pixels=pixels, repeats=repeats)
+    print(json.dumps({"method": method, "preset": preset, "batch": batch, **speeds}))
 
 
 def train(
@@ -115,14 +115,14 @@ def train(
     frames: int = 6000,
     threads: int | None = None,
 ) -> None:
-    """End-to-end frames per second of a short run, with the split of its time, as a line of JSON.
+    """Measures frames per second of a short run, and its time by phase; prints one line of JSON.
 
     Args:
         task: The task.
         method: drqv2 or an objective.
         preset: The preset.
-        frames: Frames to train for; a tenth of them act at random before updates begin.
-        threads: Threads to use; all that this process may use when not given.
+        frames: Frames to train for; updates start after the first tenth, which is random.
+        threads: CPU threads; by default all that are available to this process.
     """
     from revbis.system import runtime
 
@@ -135,10 +135,10 @@ def train(
     print(json.dumps({"task": task, "method": method, "preset": preset, **speed}))
 
 
-def _check_sizes(**given: int | None) -> None:
+def _check_sizes(**sizes: int | None) -> None:
     from revbis import checks
 
-    for name, value in given.items():
+    for name, value in sizes.items():
         if value is not None:
             checks.whole(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
 

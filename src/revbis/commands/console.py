@@ -1,4 +1,4 @@
-"""What commands show: tables, and progress bars for what takes more than a moment."""
+"""Console output of commands: tables, progress bars and status lines."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def print_table(title: str, rows: Sequence[dict[str, str]], spare: Sequence[str]
     Args:
         title: Line above the table; none if empty.
         rows: Cells by the name of their column.
-        spare: Columns to leave out first where the width does not suffice.
+        spare: Columns to drop first if the width does not suffice.
     """
     print("\n".join(lay_out(title, rows, line_width(), spare)))
 
 
 @contextmanager
 def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
-    """Shows the error reached and the time left, for a solver that is to reach `tol`."""
+    """Shows the current error and the time left, for a solver with tolerance `tol`."""
     first: list[float] = []
     with _bar(f"{name}: starting (the first run compiles for a few seconds)", 1.0) as show:
 
@@ -52,7 +52,7 @@ def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
 
 @contextmanager
 def step_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Shows progress over `total` equal steps; each call is one step and names its part."""
+    """Shows progress over `total` equal steps; each call is one step, with a text to show."""
     done = count(1)
     with _bar("starting", total) as show:
         yield lambda text: show(text, next(done))
@@ -60,7 +60,7 @@ def step_bar(total: int) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
-    """A bar on a terminal, after a moment; a plain line now and then elsewhere."""
+    """A progress bar on a terminal, after two seconds; elsewhere a plain line every ten seconds."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -86,10 +86,10 @@ def _bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
 
 @contextmanager
 def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
-    """One line that is kept up to date on a terminal; a plain line now and then elsewhere.
+    """A live status line on a terminal; elsewhere a plain line every ten seconds.
 
     Yields:
-        A function that takes what makes the text; it is called only when the line is due.
+        A function that takes a callable for the text, which is called only when a line is due.
     """
     from rich.console import Console
     from rich.live import Live
@@ -116,7 +116,7 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM for a clean end; a second one ends the process immediately."""
+    """Collects SIGINT and SIGTERM for a clean exit; a second one exits immediately."""
     caught: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -125,11 +125,11 @@ def stop_signals() -> Iterator[list[int]]:
         caught.append(number)
         print("\nrevbis: saving; press Ctrl-C again to quit now", file=sys.stderr, flush=True)
 
-    kept = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield caught
     finally:
-        for number, handler in kept.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 

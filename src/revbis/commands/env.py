@@ -1,4 +1,4 @@
-"""Tasks: what they look like, and what is wrong with an environment of one's own."""
+"""Lists and previews tasks, and checks your own environment."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def preview(
     video: Path | None = None,
     out: Path | None = None,
 ) -> None:
-    """Draws a task over an episode of random actions: both qualities, and with distractors.
+    """Renders an episode of random actions: in both qualities, and with distractors.
 
-    Prints observation, action, horizon, the return of a random policy and steps per second; writes
-    a contact sheet. Takes a few seconds.
+    Prints observation, action, horizon, the return of a random policy and steps per second, and
+    writes a contact sheet. Takes a few seconds.
 
     Args:
         task: The task; revbis env list shows them.
         seed: Seed of the episode and of the actions.
         pixels: Side of the images.
         action_repeat: Simulator steps per action.
-        video: Folder of videos or image sequences to show behind the task as well.
-        out: The PNG to write; by default preview-TASK.png.
+        video: Folder of videos or image sequences, to preview as a distractor too.
+        out: PNG file to write; by default preview-TASK.png.
     """
     from revbis.envs.tasks import check_name, require_gymnasium
 
@@ -57,11 +57,11 @@ def preview(
 
 
 def check(task: Annotated[str, tyro.conf.Positional]) -> None:
-    """Plays an environment and prints what would disturb training. Exits with 1 if it is wrong.
+    """Plays an environment and prints what would disturb training. Exits with 1 on errors.
 
     Args:
-        task: package.module:factory, a function without arguments that returns a gymnasium.Env; or
-            gym:ID.
+        task: gym:ID or package.module:factory, a function without arguments that returns a
+            gymnasium.Env.
     """
     from revbis.envs.suites import suite_of
     from revbis.envs.tasks import require_gymnasium
@@ -83,7 +83,7 @@ def check(task: Annotated[str, tyro.conf.Positional]) -> None:
 
 
 def names() -> None:
-    """Lists every task, and what to install for those that cannot be made yet."""
+    """Lists every task, and what to install for suites that are not installed."""
     from revbis.envs import task_names
     from revbis.envs.suites import listed
 

@@ -1,4 +1,4 @@
-"""Plays a run's agent."""
+"""Evaluates a run's agent."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def command(
 
     Args:
         run: The run's folder.
-        episodes: Episodes to play.
-        seed: Seed of the first episode; the others follow from it.
-        video: An mp4 to write of the first episode, larger than what the agent sees.
-        out: A JSON file for the episodes.
+        episodes: Number of episodes.
+        seed: Seed from which the seeds of all episodes are derived.
+        video: mp4 file for a video of the first episode, larger than the agent's observations.
+        out: JSON file for the results of each episode.
     """
     from revbis import checks
     from revbis.system import runtime

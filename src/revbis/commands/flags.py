@@ -1,4 +1,4 @@
-"""How numbers are read from the command line, for every command alike."""
+"""Parses numbers on the command line, in the same way for every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-_MOST = 10**12  # more of anything than a machine can hold or count through
+_MOST = 10**12  # beyond any present machine
 
 
 def whole_number(text: str) -> int:
@@ -32,7 +32,7 @@ def finite_number(text: str) -> float:
     """A real number other than NaN and infinity.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not.
     """
     try:
         value = float(text)

@@ -1,4 +1,4 @@
-"""Nearest states under a learned metric."""
+"""Draws nearest states under a learned metric."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def command(
     seed: int = 0,
     out: Path | None = None,
 ) -> None:
-    """Draws states of a run's task beside the states that its learned metric puts nearest.
+    """Draws states of a run's task beside their nearest states under its learned metric.
 
-    Half of the episodes are played by the agent, half at random. Above each state stand its
-    distance from the query and the reward that followed it.
+    Half of the episodes are played by the agent, half at random. The title of each state shows its
+    distance from the query and the reward after it.
 
     Args:
         run: The run's folder.
-        queries: States to ask for, a row each.
-        neighbours: Nearest states of each.
-        episodes: Episodes the states come from.
+        queries: Number of query states, a row each.
+        neighbours: Nearest states per query.
+        episodes: Episodes that provide the states.
         seed: Seed of the episodes and of the choice of queries.
-        out: The PNG to write; neighbours.png in the run's folder when not given.
+        out: PNG file to write; by default neighbours.png in the run's folder.
     """
     from revbis import checks
     from revbis.system import runtime

@@ -1,4 +1,4 @@
-"""Learned metrics beside the exact ones, on a grid world rendered as images."""
+"""Compares learned metrics with exact ones, on a grid world rendered as images."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def command(
     normalisation: Literal["both", "on", "off"] = "both",
     out: Path = Path("revbis-probe"),
 ) -> None:
-    """Trains encoders by objectives alone and measures how close they come to the exact metric.
+    """Trains encoders by objectives alone and compares learned with exact distances.
 
-    A four-room grid world is rendered as small images; transitions are collected under the uniform
-    policy; an encoder and the objective are trained, with no reward maximised; the learned
+    A four-room grid world is rendered as small images. Transitions are collected under the uniform
+    policy; an encoder is trained by the objective alone, without maximising reward. The learned
     distances are compared with the exact fixed point of the same method and with value gaps.
     Takes a few minutes on two cores. Prints a table; writes probe.csv and probe.png.
 
@@ -36,13 +36,13 @@ def command(
     Args:
         methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
             --objective is given.
-        objective: Your own objectives as package.module:factory, beside --methods or alone.
+        objective: Your own objectives as package.module:factory, with or without --methods.
         size: Side of the grid.
         gamma: Discount factor.
         steps: Gradient steps for each objective.
-        seeds: Number of seeds, counted from 0.
-        normalisation: Whether embeddings are scaled to length 1: on, off, or both in turn. Your own
-            objectives are probed once, as they are.
+        seeds: Number of seeds, starting at 0.
+        normalisation: Scale embeddings to length 1: on, off, or both in turn. Your own objectives
+            are probed once, as they are.
         out: Folder for the results.
     """
     from revbis import checks
@@ -50,7 +50,7 @@ def command(
     from revbis.system import runtime
     from revbis.system.factories import FORM, is_factory_name
 
-    runtime.prepare(1)  # the networks are tiny: a second thread only waits
+    runtime.prepare(1)  # the networks are too small to gain from more threads
     from revbis.tabular import examples
     from revbis.yardsticks.probe import ProbeSettings, plan, probe_seeds
     from revbis.yardsticks.probe_report import draw, summary, write_csv
@@ -59,7 +59,7 @@ def command(
         checks.choice(name, OBJECTIVES, "--methods")
     for name in objective:
         if not is_factory_name(name):
-            raise ValueError(f"--objective must be {FORM}, got {name!r}; names go to --methods")
+            raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
     for flag, value in (("--steps", steps), ("--seeds", seeds)):
         checks.whole(value, flag, 1)
     if size > _LARGEST:

@@ -1,4 +1,4 @@
-"""A page about runs."""
+"""Writes a page about runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def command(
 ) -> None:
     """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
 
-    The page opens from disk and needs no network. For a single run it also has a video and a
-    picture of nearest states; what cannot be made or read is left out with a warning.
+    The page opens from disk and requires no network. For a single run it also has a video and a
+    picture of nearest states. Anything that cannot be read or drawn is left out with a warning.
 
     Args:
-        runs: Folders of runs, or folders above them.
-        out: Folder of the page; for a single run `page` in its folder, otherwise `report`.
+        runs: Folders of runs, or folders that contain runs.
+        out: Folder for the page; by default `page` in the folder of a single run, else `report`.
         watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
-        videos: Add a video and nearest states of the best seed of each task and method; the page of
-            a single run has them by default, unless it is watched.
+        videos: Add a video and nearest states of the best seed of each task and method; a single
+            run has them by default, unless --watch is set.
     """
     from revbis.analysis.report.writer import PageWriter, page_folder
     from revbis.analysis.report.writer import watch as watch_runs

@@ -1,4 +1,4 @@
-"""The paper's tables and figures from runs of this project."""
+"""Reproduces the paper's tables and figures from runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def command(
     where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
     sweep: bool = True,
 ) -> None:
-    """Trains the runs that are missing, then makes a table or a figure of the paper from them.
+    """Trains missing runs, then makes a table or a figure of the paper from all of them.
 
     revbis reproduce table1 --scale cpu
 
-    Repeating the command resumes it. At scale cpu tasks, networks and budgets are smaller, and the
-    results are labelled so; scale paper needs GPUs. revbis sweep GRID --dry-run projects the time:
-    the grids are table1 (also figure-dmc), metaworld, ablation and c-curves, for cpu with -cpu.
+    Repeating the command resumes it. At scale cpu, tasks, networks and budgets are smaller, and the
+    results say so; scale paper requires GPUs. revbis sweep GRID --dry-run projects the time; the
+    grids are table1 (also for figure-dmc), metaworld, ablation and c-curves, with -cpu for cpu.
 
     Args:
-        artefact: What to make.
-        scale: The paper's sizes, or those for a few cores.
+        artefact: Table or figure to make.
+        scale: paper for the paper's sizes, cpu for smaller ones.
         out: Folder for the runs; tables and figures go to `reproduced` in it.
         where: Where runs train.
         sweep: Train missing runs first; otherwise use those that exist.
@@ -49,11 +49,11 @@ def command(
     if code > 1:  # stopped by a signal
         sys.exit(code)
     runs = [config.directory for config in grid.configs(out)]
-    made = make_artefact(artefact, scale, runs, out / "reproduced")
-    for text in made.problems:
+    result = make_artefact(artefact, scale, runs, out / "reproduced")
+    for text in result.problems:
         _LOG.warning("%s", text)
-    if made.text:
-        print(made.text)
-    for path in made.paths:
+    if result.text:
+        print(result.text)
+    for path in result.paths:
         print(path)
     sys.exit(code)

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from revbis.agents import AgentSettings
     from revbis.training.progress import Status
 
-_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on one task.
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
 Repeating the command resumes an interrupted run; Ctrl-C saves first. Defaults are those of
-the preset, cpu unless given. revbis train --list shows tasks, methods and presets."""
+the preset, which is cpu by default. revbis train --list shows tasks, methods and presets."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """Flags of a call, which the run does not keep."""
+    """Flags that are not settings of the run."""
 
     objective: str | None = None
-    """Your own objective, package.module:factory, with DrQ-v2; it becomes the --method."""
+    """Your own objective for DrQ-v2, as package.module:factory; replaces --method."""
     restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Discard the run's checkpoints and records and train from frame 0."""
     list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -48,7 +48,7 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     wants_help = "-h" in words or "--help" in words
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
-        raise ValueError("--task is missing; revbis train --list shows tasks, methods and presets")
+        raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
     method = _method(_given(words, "--method"), _given(words, "--objective"))
     usual = preset_config(_given(words, "--preset") or "cpu", task, method)
     flags = tyro.cli(
@@ -63,7 +63,7 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
 
 
 def _method(method: str | None, objective: str | None) -> str:
-    """The method that the flags name; an objective of the user's own is a method."""
+    """The method that the flags name; your own objective is a method too."""
     if objective is None:
         return "drqv2" if method is None else method
     if not is_factory_name(objective):
@@ -72,7 +72,7 @@ def _method(method: str | None, objective: str | None) -> str:
             "that come with revbis are methods: see revbis train --list"
         )
     if method not in (None, "drqv2", objective):
-        raise ValueError(f"--objective {objective} is a method of its own: drop --method {method}")
+        raise ValueError(f"--objective {objective} replaces the method: drop --method {method}")
     return objective
 
 
@@ -116,7 +116,7 @@ def _train(config: Config, restart: bool) -> None:
 
 
 def describe(status: Status, budget: int) -> str:
-    """A run's state in one line."""
+    """A run's status in one line."""
     progress, rate = status.progress, max(status.frames_per_second, 1e-9)
     parts = [
         f"{progress.frames:,}/{budget:,} frames",
@@ -165,7 +165,7 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective to it:")
+    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
     print("tasks:")

@@ -51,27 +51,27 @@ def versioned(name: str, installed: str, detail: str = "") -> Finding:
         installed: Its version.
         detail: What to report; the version if empty.
     """
-    wanted = tested(name)
-    if accepts(wanted, installed):
+    versions = tested(name)
+    if accepts(versions, installed):
         return Finding(name, "ok", detail or installed)
-    detail = f"{detail or installed}; revbis is tested with {name}{wanted}"
-    return Finding(name, "warning", detail, (f'pip install "{name}{wanted}"',))
+    detail = f"{detail or installed}; revbis is tested with {name}{versions}"
+    return Finding(name, "warning", detail, (f'pip install "{name}{versions}"',))
 
 
 def tested(name: str) -> SpecifierSet:
     """The versions of a package that revbis requires; any if it requires none."""
     plain = canonicalize_name(name)
     try:
-        wanted = [each for each in requirements() if canonicalize_name(each.name) == plain]
+        matches = [each for each in requirements() if canonicalize_name(each.name) == plain]
     except PackageNotFoundError:
-        wanted = []
-    return wanted[-1].specifier if wanted else SpecifierSet()
+        matches = []
+    return matches[-1].specifier if matches else SpecifierSet()
 
 
-def accepts(wanted: SpecifierSet, installed: str) -> bool:
-    """Whether an installed version is one of the wanted ones; one that cannot be read is not."""
+def accepts(versions: SpecifierSet, installed: str) -> bool:
+    """Whether an installed version is among the versions; one that cannot be parsed is not."""
     try:
-        return wanted.contains(installed, prereleases=True)
+        return versions.contains(installed, prereleases=True)
     except InvalidVersion:
         return False
 

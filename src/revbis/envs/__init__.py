@@ -100,8 +100,8 @@ def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Sim
     suite = suite_of(task)
     if size and not suite.drawn_by_mujoco and (quality != "full" or distracted):
         able = " and ".join(f"{each.name}:" for each in SUITES.values() if each.drawn_by_mujoco)
-        wanted = "distractors are" if distracted else 'quality="fast" is'
-        raise ValueError(f"{task} draws its own images: {wanted} for {able} tasks")
+        option = "distractors are" if distracted else 'quality="fast" is'
+        raise ValueError(f"{task} draws its own images: {option} for {able} tasks")
     # Before anything imports MuJoCo. What draws itself may do so without OpenGL.
     with nullcontext() if size and suite.drawn_by_mujoco else suppress(RenderingError):
         choose_backend()

@@ -161,12 +161,12 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
 
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
         """Scales an action from [−1, 1] to the simulator's bounds; beyond them it is clipped."""
-        given = checks.real_array(action, "an action").astype(np.float64, copy=False)
-        if given.shape != self._middle.shape:
-            raise ValueError(f"an action must have shape {self._middle.shape}, got {given.shape}")
-        if not np.isfinite(given).all():
-            raise ValueError(f"an action must be finite, got {given}")
-        return self._middle + np.clip(given, -1.0, 1.0) * self._reach
+        values = checks.real_array(action, "an action").astype(np.float64, copy=False)
+        if values.shape != self._middle.shape:
+            raise ValueError(f"an action must have shape {self._middle.shape}, got {values.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError(f"an action must be finite, got {values}")
+        return self._middle + np.clip(values, -1.0, 1.0) * self._reach
 
     def _seen(self, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:
         """The observation and the info that `reset` and `step` return."""

@@ -116,11 +116,11 @@ class GymSimulation:
 
 def image_problem(image: object) -> str | None:
     """What is wrong with what `render` returned, if anything."""
-    wanted = "render() must return uint8 [height, width, 3]"
+    requirement = "render() must return uint8 [height, width, 3]"
     if not isinstance(image, np.ndarray):
-        return f"{wanted}, got {type(image).__name__}"
+        return f"{requirement}, got {type(image).__name__}"
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
-        return f"{wanted}, got {image.dtype} {image.shape}"
+        return f"{requirement}, got {image.dtype} {image.shape}"
     return None
 
 

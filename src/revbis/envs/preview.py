@@ -146,19 +146,19 @@ def _episode(env: TaskEnv, seed: int, pixels: int) -> tuple[list[int], Pixels]:
     """One episode of random actions, drawn at a few steps."""
     env.reset(seed=seed)
     env.action_space.seed(seed)
-    wanted = np.linspace(0, env.simulation.horizon or _ENDLESS, _COLUMNS + 1).astype(int)
+    due = np.linspace(0, env.simulation.horizon or _ENDLESS, _COLUMNS + 1).astype(int)
     images: Pixels = np.zeros((_COLUMNS, 3, pixels, pixels), dtype=np.uint8)
     times: list[int] = []
     frames, over = 0, False
     while len(times) < _COLUMNS:
-        if frames >= wanted[len(times)] or over:
+        if frames >= due[len(times)] or over:
             env.draw(images[len(times)])
             times.append(frames)
             if over:
                 break
         else:
-            taken = _random_step(env)
-            frames, over = frames + len(taken), taken[-1].last
+            steps = _random_step(env)
+            frames, over = frames + len(steps), steps[-1].last
     return times, images[: len(times)]
 
 
@@ -168,24 +168,24 @@ def _random_returns(env: TaskEnv, seed: int) -> list[float]:
     start = time.perf_counter()
     while not returns or (len(returns) < _RETURNS and time.perf_counter() - start < _PATIENCE):
         env.simulation.reset(seed + len(returns))
-        taken: list[SimulationStep] = []
-        while len(taken) < (env.simulation.horizon or _ENDLESS):
-            taken += _random_step(env)
-            if taken[-1].last:
+        steps: list[SimulationStep] = []
+        while len(steps) < (env.simulation.horizon or _ENDLESS):
+            steps += _random_step(env)
+            if steps[-1].last:
                 break
-        returns.append(sum(step.reward for step in taken))
+        returns.append(sum(step.reward for step in steps))
     return returns
 
 
 def _random_step(env: TaskEnv) -> list[SimulationStep]:
     """One random action, without drawing."""
     action = env.scaled(env.action_space.sample())
-    taken: list[SimulationStep] = []
+    steps: list[SimulationStep] = []
     for _ in range(env.action_repeat):
-        taken.append(env.simulation.step(action))
-        if taken[-1].last:
+        steps.append(env.simulation.step(action))
+        if steps[-1].last:
             break
-    return taken
+    return steps
 
 
 def _speed(env: TaskEnv) -> float:

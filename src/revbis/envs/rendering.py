@@ -149,11 +149,11 @@ class Renderer:
     def behind(self, data: Any) -> NDArray[np.bool_]:
         """[size, size]: the pixels that show the sky, a ground plane or a height field."""
         flags = self._mj.mjtRndFlag
-        kept = self._scene.flags.copy()
+        previous = self._scene.flags.copy()
         self._update(data)
         self._scene.flags[flags.mjRND_SEGMENT] = self._scene.flags[flags.mjRND_IDCOLOR] = True
         rgb = self._read()[::-1].astype(np.int32)
-        self._scene.flags[:] = kept
+        self._scene.flags[:] = previous
         ids = rgb[..., 0] + (rgb[..., 1] << 8) + (rgb[..., 2] << 16)
         behind: NDArray[np.bool_] = self._behind_by_id()[ids]
         return behind
@@ -263,11 +263,11 @@ def forget_in_dm_control() -> None:
 def _framebuffer(model: Any, size: int, quality: Quality) -> Iterator[None]:
     """Sets the sizes that MuJoCo reads from the model when it makes a rendering context."""
     screen, detail = model.vis.global_, model.vis.quality
-    kept = screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize
+    previous = screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize
     screen.offwidth = screen.offheight = size
     if quality == "fast":
         detail.offsamples = detail.shadowsize = 0
     try:
         yield
     finally:
-        screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize = kept
+        screen.offwidth, screen.offheight, detail.offsamples, detail.shadowsize = previous

@@ -1,1 +1,1 @@
-"""Looking at a trained agent: neighbours and videos."""
+"""Inspects a trained agent: nearest neighbours and videos."""

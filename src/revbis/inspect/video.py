@@ -28,16 +28,16 @@ _FRAMES_PER_SECOND = 25
 def record_episode(
     config: Config, agent: Agent, seed: int, path: Path, side: int = _SIDE
 ) -> Episode:
-    """Plays an episode and writes a video of it, larger and in better quality than the agent sees.
+    """Plays an episode and writes a video of it, larger than the agent's observations.
 
-    A second environment of the same seed takes the same actions and is drawn for the video.
+    A second environment with the same seed and actions renders the video.
 
     Args:
         config: The run.
-        agent: Acts.
-        seed: Of the episode.
+        agent: The agent.
+        seed: Seed of the episode.
         path: The mp4 to write.
-        side: Side of the video.
+        side: Side of the video, in pixels.
     """
     require("av", "video", "writing a video")
     seen = make_env(**config.environment, seed=seed, distractor_split="eval")
@@ -49,7 +49,7 @@ def record_episode(
     try:
         first, _ = shown.reset(seed=seed)
         frames = [first]
-        # The agent's environment resets with the seed itself; both then take the same actions.
+        # `play` resets the agent's environment with the same seed; both take the same actions.
         episode = play(agent, seen, seed, lambda action, _: frames.append(shown.step(action)[0]))
     finally:
         seen.close()
@@ -62,7 +62,7 @@ def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SE
     """Writes frames, [height, width, 3] with even sides, as an mp4 that browsers play.
 
     Raises:
-        ModuleNotFoundError: If PyAV is not installed, with the line that installs it.
+        ModuleNotFoundError: If PyAV is not installed; with the command that installs it.
         OSError: If the file cannot be written.
     """
     av: Any = require("av", "video", "writing a video")

@@ -64,8 +64,8 @@ class Replay:
         one_step: Whether batches also carry the one-step transition.
 
     Raises:
-        ValueError: If an argument is out of range, or the disk has not enough free space.
-        MemoryError: If the memory has not.
+        ValueError: If an argument is out of range, or there is not enough disk space.
+        MemoryError: If there is not enough memory.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Replay:
 
     @property
     def running(self) -> bool:
-        """Whether an episode has begun and not ended."""
+        """Whether an episode has started and not ended."""
         return self._running
 
     def __len__(self) -> int:
@@ -139,7 +139,7 @@ class Replay:
         if self._running:
             raise ValueError(
                 "begin needs the running episode to be over; end it with add(..., last=True), or "
-                "with cut() if it cannot go on"
+                "with cut() if it cannot continue"
             )
         frame = self._layout.checked_frame(frame)
         self._append(frame, np.zeros(self._layout.action_size, np.float32), 0.0, 1.0, age=0)
@@ -189,7 +189,7 @@ class Replay:
     def cut(self) -> None:
         """Ends the running episode at its newest frame, as a time limit would.
 
-        For an episode that cannot go on, as after a resume without the simulator's state. Nothing
+        For an episode that cannot continue, as after a resume without simulator state. Nothing
         happens if none is running.
         """
         if self._running:

@@ -82,9 +82,9 @@ def gather_shifted(frames: Array, slots: Ints, shifts: Ints, out: Array) -> None
                 target = out[b, s, c].reshape(-1)
                 # Slices, so that both loops count from 0: that is what gets vectorised.
                 into = target[first : first + length]
-                taken = source[first + offset : first + offset + length]
+                block = source[first + offset : first + offset + length]
                 for k in range(length):
-                    into[k] = taken[k]
+                    into[k] = block[k]
                 for x in range(-dx):
                     for y in range(top, bottom):
                         target[y * width + x] = source[(y + dy) * width]

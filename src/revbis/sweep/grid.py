@@ -81,8 +81,8 @@ class Grid:
     ) -> Config:
         start = preset_config(self.preset, task, method)
         others = setting_names() - start.as_dict().keys()  # of agents that this method is not
-        given = {**self.settings, **override}
-        settings = {name: value for name, value in given.items() if name not in others}
+        values = {**self.settings, **override}
+        settings = {name: value for name, value in values.items() if name not in others}
         try:
             return start.with_settings(seed=seed, out=out, **settings)
         except ValueError as problem:
@@ -131,8 +131,8 @@ def choose_grid(
     Raises:
         ValueError: If there is no such grid, or it cannot be trained.
     """
-    given = {"tasks": tasks, "methods": methods, "seeds": seeds, "preset": preset}
-    flags = {key: value for key, value in given.items() if value}
+    values = {"tasks": tasks, "methods": methods, "seeds": seeds, "preset": preset}
+    flags = {key: value for key, value in values.items() if value}
     extra = parse_settings(settings)
     if name is None:
         if not tasks or not methods:

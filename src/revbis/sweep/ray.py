@@ -119,9 +119,9 @@ class RayRunner:
         self._ray.shutdown()
 
     def _slots(self, resources: dict[str, float]) -> int:
-        wanted = self._request
-        shares = [resources.get("memory", 0.0) / wanted.memory]
-        for name, count in (("CPU", wanted.cpus), ("GPU", wanted.gpus)):
+        request = self._request
+        shares = [resources.get("memory", 0.0) / request.memory]
+        for name, count in (("CPU", request.cpus), ("GPU", request.gpus)):
             if count:
                 shares.append(resources.get(name, 0.0) / count)
         return int(min(shares))

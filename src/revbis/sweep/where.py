@@ -60,7 +60,7 @@ def check_where(where: Where, out: str) -> None:
         if where.workers is not None:
             raise ValueError("--workers is for --on local; with Ray the nodes decide")
         if not is_installed("ray"):
-            raise ValueError("--on ray needs Ray; type: pip install 'revbis[sweep]'")
+            raise ValueError("--on ray needs Ray; run: pip install 'revbis[sweep]'")
         return
     if is_url(out):
         raise ValueError(f"--out {out} is for --on ray; local runs need a path")
@@ -82,11 +82,11 @@ def local_workers(where: Where, memory: int) -> int:
     """
     free = available_bytes()
     fitting = free // memory
-    wanted = where.workers or 1
-    if fitting < wanted:
-        runs = "a run takes" if wanted == 1 else f"{wanted} parallel runs take"
+    count = where.workers or 1
+    if fitting < count:
+        runs = "a run takes" if count == 1 else f"{count} parallel runs take"
         raise MemoryError(
-            f"{runs} {in_words(wanted * memory)} of memory, but only {in_words(free)} is free; use "
+            f"{runs} {in_words(count * memory)} of memory, but only {in_words(free)} is free; use "
             "fewer --workers, --set replay_storage=disk or a smaller --set replay_capacity=N"
         )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

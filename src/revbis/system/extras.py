@@ -32,14 +32,14 @@ def install_line(extra: str) -> str:
         every = requirements()
     except PackageNotFoundError:  # run from its source, as with PYTHONPATH
         return f'pip install "revbis[{extra}]"'
-    wanted = []
+    packages = []
     for requirement in every:
         marker, requirement.marker = requirement.marker, None  # pip gets it without the marker
         if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
-            wanted.append(f'"{requirement}"')
-    if not wanted:
+            packages.append(f'"{requirement}"')
+    if not packages:
         raise ValueError(f"revbis has no extra {extra!r}")
-    return "pip install " + " ".join(wanted)
+    return "pip install " + " ".join(packages)
 
 
 def require(module: str, extra: str, subject: str) -> ModuleType:
@@ -82,5 +82,5 @@ def missing_text(module: str, extra: str, subject: str) -> str:
     """
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
-        return f'{text}; type: pip install "{module}"'
-    return f"{text}: it comes with the extra revbis[{extra}]; type: {install_line(extra)}"
+        return f'{text}; run: pip install "{module}"'
+    return f"{text}: it comes with the extra revbis[{extra}]; run: {install_line(extra)}"

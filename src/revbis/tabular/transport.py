@@ -44,7 +44,7 @@ def marginals(
     """
     i, i_end, j, j_end = indptr[x], indptr[x + 1], indptr[y], indptr[y + 1]
     m = k = 0
-    moved = taken = 0.0
+    moved = received = 0.0
     while i < i_end or j < j_end:
         p = q = 0.0
         if j == j_end or (i < i_end and indices[i] < indices[j]):
@@ -73,12 +73,12 @@ def marginals(
         if q > _NO_MASS:
             columns[k] = state
             demand[k] = q
-            taken += q
+            received += q
             k += 1
     if m == 0 or k == 0:
         return 0, 0
     for c in range(k):
-        demand[c] *= moved / taken
+        demand[c] *= moved / received
     return m, k
 
 

@@ -1,4 +1,4 @@
-"""Signs that a run goes wrong, and the knob to try."""
+"""Signs that a run is going wrong, and the flag to change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_EXPLODED = 10.0  # times the largest return that the rewards seen allow
+_EXPLODED = 10.0  # times the largest return that the observed rewards allow
 _COLLAPSED_RANK = 1.5
 _STALL_SHARE = 0.4  # of the budget
 _STALL_EVALUATIONS = 8
@@ -17,11 +17,11 @@ _STALL_EVALUATIONS = 8
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something to look at.
+    """A warning about a run.
 
     Attributes:
         name: Its kind.
-        text: What was seen, and the flag to try.
+        text: What was observed, and the flag to change.
     """
 
     name: str
@@ -35,7 +35,7 @@ def non_finite(metrics: Mapping[str, float]) -> Alarm | None:
         return None
     return Alarm(
         "non_finite",
-        f"{', '.join(bad)} is not finite; try a smaller --learning-rate, and look at the task's "
+        f"{', '.join(bad)} is not finite; try a smaller --learning-rate and check the task's "
         "rewards",
     )
 
@@ -43,35 +43,35 @@ def non_finite(metrics: Mapping[str, float]) -> Alarm | None:
 def exploding_critic(
     metrics: Mapping[str, float], largest_reward: float, discount: float
 ) -> Alarm | None:
-    """Values beyond what rewards of the size seen could ever add up to."""
+    """Values larger than the largest discounted return that the observed rewards allow."""
     value = max(abs(metrics.get("critic_q1", 0.0)), abs(metrics.get("critic_q2", 0.0)))
     bound = largest_reward / (1 - discount)
     if value <= _EXPLODED * max(bound, 1e-3):
         return None
     return Alarm(
         "exploding_critic",
-        f"the critic says {value:.3g}, but rewards up to {largest_reward:.3g} add up to at most "
+        f"the critic estimates {value:.3g}, but rewards up to {largest_reward:.3g} sum to at most "
         f"{bound:.3g}; try a smaller --learning-rate or --target-rate",
     )
 
 
 def collapsed_embedding(metrics: Mapping[str, float]) -> Alarm | None:
-    """All states nearly alike for the objective."""
+    """The objective maps all states to nearly the same embedding."""
     rank = metrics.get("objective/effective_rank")
     if rank is None or rank >= _COLLAPSED_RANK:
         return None
     return Alarm(
         "collapsed_embedding",
-        f"the objective's embeddings have an effective rank of {rank:.2f}: nearly one line; "
+        f"the objective's embeddings have collapsed: their effective rank is {rank:.2f}; "
         "try a smaller --objective-weight, a simsr method, or --normalisation False for a mico one",
     )
 
 
 def stalled(frames: Sequence[int], returns: Sequence[float], budget: int) -> Alarm | None:
-    """No better evaluation for a long while, and none clearly better than the first.
+    """No improvement for a large share of the budget, or none since the first evaluation.
 
     Args:
-        frames: When evaluations were made.
+        frames: Frames of the evaluations.
         returns: Their mean returns.
         budget: Frames of the whole run.
     """
@@ -88,6 +88,6 @@ def stalled(frames: Sequence[int], returns: Sequence[float], budget: int) -> Ala
     return Alarm(
         "stalled",
         f"no evaluation beat {returns[best]:.4g} (frame {frames[best]:,}) in the last "
-        f"{frames[-1] - frames[best]:,} frames; try another --seed, slower decay of noise "
-        "(--noise-steps), or a longer --explore-steps",
+        f"{frames[-1] - frames[best]:,} frames; try another --seed, a slower decay of the noise "
+        "(--noise-steps), or a larger --explore-steps",
     )

@@ -1,4 +1,4 @@
-"""The parts of a run from its settings: the replay buffer, the agent, the device."""
+"""Builds the parts of a run from its settings: the replay buffer, the agent, the device."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _REPLAY = 2  # stream of the run's seeds
 
 
 def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) -> Replay:
-    """The replay buffer of a run, empty.
+    """The replay buffer of a run, still empty.
 
     Args:
         config: The run.
         env: Its environment.
-        capacity: Single frames it holds; the run's own when not given.
+        capacity: Number of single frames; by default the run's.
     """
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
@@ -54,7 +54,7 @@ def make_agent(config: Config, env: TaskEnv, device: str) -> Agent:
 
 
 def resolve_device(name: str) -> str:
-    """The device a name stands for: `auto` is the best there is."""
+    """The device with this name; `auto` is the best one available."""
     import torch
 
     if name != "auto":

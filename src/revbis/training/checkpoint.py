@@ -1,9 +1,9 @@
-"""Checkpoints: atomic, checksummed, incremental for the replay buffer, free of executable code.
+"""Checkpoints: atomic, checksummed, incremental for the replay buffer, without executable code.
 
-A run's folder `checkpoints` holds a folder for each of the last few checkpoints,
+A run's folder `checkpoints` contains a folder for each of the last few checkpoints,
 
     frame-000000010000/agent.pt        networks, optimisers, generators (read with weights_only)
-    frame-000000010000/state.json      counters, replay's state, the running episode, records
+    frame-000000010000/state.json      counters, replay state, running episode, records
     frame-000000010000/manifest.json   size and checksum of every file the checkpoint needs
 
 and `replay`, with the records of the replay buffer in pieces that are written once and shared.
@@ -45,7 +45,7 @@ _LOG = logging.getLogger("revbis")
 _FORMAT = "revbis checkpoint 1"
 _PIECE = 4096  # records in a file, so that saving never needs much memory
 _FILE = re.compile(rf"{re.escape(AGENT)}|{re.escape(STATE)}|{REPLAY}/\d{{12}}-\d{{12}}\.npz")
-_TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader, beside a run that is training
+_TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader while the run is training
 
 
 class _Written(TypedDict):
@@ -53,7 +53,7 @@ class _Written(TypedDict):
 
 
 class DamagedError(ValueError):
-    """A checkpoint that is truncated, altered or not ours."""
+    """A checkpoint that is truncated, altered or not from revbis."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Checkpoint:
     """An intact checkpoint.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its folder.
         agent: The agent's state.
-        state: The trainer's.
-        pieces: Files of the replay buffer's records, in order.
-        written: Records that the replay buffer had been given.
+        state: The trainer's state.
+        pieces: Files with the replay buffer's records, in order.
+        written: Number of records ever written to the replay buffer.
     """
 
     folder: Path
@@ -84,7 +84,7 @@ class Checkpoint:
             try:
                 with np.load(path, allow_pickle=False) as file:
                     piece = dict(file)
-            except Exception as problem:  # noqa: BLE001 (NumPy, zipfile and zlib: each has its own)
+            except Exception as problem:  # noqa: BLE001 (NumPy, zipfile and zlib raise different ones)
                 raise DamagedError(f"{path} cannot be read: {_first_line(problem)}") from None
             yield piece
 
@@ -94,28 +94,28 @@ class Checkpoints:
 
     Args:
         folder: The run's checkpoint folder.
-        keep: How many are kept.
-        guard: Called before anything is written; raises if this process no longer may.
+        keep: Number of checkpoints to keep.
+        guard: Called before anything is written; raises if this process may no longer write.
     """
 
     def __init__(self, folder: Path, keep: int, guard: Callable[[], None] = lambda: None) -> None:
         self.folder, self.keep, self._guard = folder, keep, guard
         self._pieces: list[str] = []  # of the newest checkpoint
-        self._written = 0  # records in them
+        self._written = 0  # number of records in them
 
     def save(
         self, frames: int, agent: dict[str, Any], state: dict[str, Any], replay: Replay
     ) -> Path:
-        """Writes a checkpoint, then deletes what no kept one needs.
+        """Writes a checkpoint, then deletes old ones and the files that only they need.
 
         Raises:
-            OSError: As when the disk is full; earlier checkpoints are untouched.
+            OSError: For example if the disk is full; earlier checkpoints are untouched.
         """
         self._guard()
         try:
             return self._save(frames, agent, state, replay)
         except OSError:
-            self._guard()  # another process may have taken over, and tidied up
+            self._guard()  # another process may have taken over and deleted files
             raise
 
     def _save(
@@ -136,7 +136,7 @@ class Checkpoints:
             manifest |= {name: _entry(self.folder / name) for name in self._pieces}
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
             write_whole(unfinished / MANIFEST, content)
-            self._guard()  # once more: the pieces may have taken a while
+            self._guard()  # again: writing the pieces may have taken long
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
         except BaseException:
@@ -147,10 +147,10 @@ class Checkpoints:
         return final
 
     def resume(self) -> Checkpoint | None:
-        """The newest intact checkpoint, for the one process that will write more.
+        """The newest intact checkpoint, for the process that will write further ones.
 
-        Damaged ones that are newer are reported and renamed, so that they do not count among those
-        kept. If none is intact, nothing is touched.
+        Newer damaged ones are reported and renamed, so that they do not count towards `keep`. If
+        none is intact, nothing is changed.
 
         Raises:
             DamagedError: If there are checkpoints, but none is intact.
@@ -184,7 +184,7 @@ class Checkpoints:
         return newest_checkpoint(path.name for path in _folders(self.folder))
 
     def _save_records(self, replay: Replay) -> None:
-        """Writes the records that are new since the last checkpoint."""
+        """Writes the records added since the last checkpoint."""
         for start in range(self._written, replay.written, _PIECE):
             stop = min(start + _PIECE, replay.written)
             if stop <= replay.oldest:
@@ -198,17 +198,17 @@ class Checkpoints:
         self._pieces = [name for name in self._pieces if _stop_of(name) > replay.oldest]
 
     def _tidy(self) -> None:
-        """Deletes old checkpoints, pieces that no kept one lists, and what a kill left."""
-        kept = _folders(self.folder)
-        # that of frame 0 is worth nothing beside a later one
-        if len(kept) > 1 and kept[0].name == checkpoint_name(0):
-            shutil.rmtree(kept.pop(0), ignore_errors=True)
-        for folder in kept[: -self.keep]:
+        """Deletes old checkpoints, unused pieces, and files left by a killed process."""
+        folders = _folders(self.folder)
+        # that of frame 0 is useless once there is a later one
+        if len(folders) > 1 and folders[0].name == checkpoint_name(0):
+            shutil.rmtree(folders.pop(0), ignore_errors=True)
+        for folder in folders[: -self.keep]:
             shutil.rmtree(folder, ignore_errors=True)
         needed = set(self._pieces)
-        for folder in kept[-self.keep :]:
+        for folder in folders[-self.keep :]:
             needed |= set(_manifest(folder))
-        for path in (self.folder / REPLAY).glob("*"):  # hidden ones too
+        for path in (self.folder / REPLAY).glob("*"):  # includes hidden files
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
         for path in self.folder.glob(".frame-*"):
@@ -216,10 +216,10 @@ class Checkpoints:
 
 
 def read_agent(root: Path) -> dict[str, Any] | None:
-    """The agent's state at the newest checkpoint whose agent.pt is intact; None without any.
+    """The agent's state in the newest checkpoint with an intact agent.pt; None without checkpoints.
 
-    For readers: nothing is written or renamed, and the run may train meanwhile. A checkpoint that
-    is deleted or replaced while it is read is looked for again.
+    For readers: nothing is written or renamed, and the run may be training. If a checkpoint is
+    deleted or replaced while it is read, reading starts again.
 
     Args:
         root: The run's checkpoint folder.
@@ -273,17 +273,17 @@ def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
     content = _content(folder, AGENT, manifest)
     try:
         agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as problem:  # noqa: BLE001 (whatever the reader raises, the file is not what we wrote)
+    except Exception as problem:  # noqa: BLE001 (the reader can raise anything for a foreign file)
         raise DamagedError(
             f"checkpoint {folder} cannot be read: {AGENT}: {_first_line(problem)}"
         ) from None
     if not isinstance(agent, dict):
-        raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT} holds no agent")
+        raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT} does not contain an agent")
     return agent
 
 
 def _content(folder: Path, name: str, manifest: dict[str, FileEntry]) -> bytes:
-    """A file of a checkpoint, if it is what was written."""
+    """The content of a checkpoint's file, after checking its size and checksum."""
     try:
         content = (folder / name).read_bytes()
         entry = manifest[name]
@@ -297,7 +297,7 @@ def _content(folder: Path, name: str, manifest: dict[str, FileEntry]) -> bytes:
 
 
 def _manifest(folder: Path) -> dict[str, FileEntry]:
-    """The files that a checkpoint lists; their names are ours, so that none leads elsewhere."""
+    """The files that a checkpoint lists; other names are refused, so no path leads elsewhere."""
     try:
         text = (folder / MANIFEST).read_bytes()
         manifest: Manifest = schema.parse_json(text, Manifest, MANIFEST)

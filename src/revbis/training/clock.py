@@ -1,4 +1,4 @@
-"""Where the time of a run goes."""
+"""The time of a run, by phase."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluatio
 
 
 class Clock:
-    """Seconds by phase; what no phase claims is `other`.
+    """Seconds by phase; time outside any phase is `other`.
 
     Args:
-        seconds: Seconds spent by earlier parts of the run, by phase.
+        seconds: Seconds of earlier attempts at the run, by phase.
     """
 
     def __init__(self, seconds: dict[str, float] | None = None) -> None:
@@ -26,7 +26,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Counts the time inside for a phase."""
+        """Adds the time within the context to a phase."""
         start = time.perf_counter()
         try:
             yield
@@ -34,16 +34,16 @@ class Clock:
             self._spent[name] += time.perf_counter() - start
 
     def move(self, seconds: float, source: str, target: str) -> None:
-        """Counts seconds that were part of one phase for another."""
+        """Moves seconds from one phase to another."""
         self._spent[source] -= seconds
         self._spent[target] += seconds
 
     @property
     def total(self) -> float:
-        """Seconds of the whole run, earlier parts included."""
+        """Seconds of the whole run, including earlier attempts."""
         return self._before + time.perf_counter() - self._start
 
     def split(self) -> dict[str, float]:
-        """Seconds by phase, adding up to the total."""
+        """Seconds by phase; they sum to the total."""
         known = sum(value for name, value in self._spent.items() if name != "other")
         return self._spent | {"other": max(self.total - known, 0.0)}

@@ -1,4 +1,4 @@
-"""Playing episodes with the mean action."""
+"""Plays episodes with the mean action."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Watch = Callable[[NDArray[Any], dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode's outcome.
+    """The outcome of one episode.
 
     Attributes:
         total: Sum of rewards.
-        frames: Simulator steps it lasted.
-        success_any: The goal was met at some step; None where a task has no such notion.
+        frames: Its length in simulator steps.
+        success_any: The goal was met at some step; None if the task does not define success.
         success_last: The goal was met at the last step.
     """
 
@@ -34,13 +34,13 @@ class Episode:
 
 
 def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
-    """One episode with the mean action; it draws no random number of the agent's.
+    """Plays one episode with the mean action; the agent draws no random numbers.
 
     Args:
-        agent: Acts.
-        env: Is acted in.
-        seed: Of the episode.
-        watch: Called with every action taken (and the info that followed it).
+        agent: The agent.
+        env: The environment.
+        seed: Seed of the episode.
+        watch: Called after every step, with the action and the step's info.
     """
     observation, info = env.reset(seed=seed)
     agent.begin_episode()
@@ -56,15 +56,15 @@ def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
 
 
 def evaluate(agent: Agent, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
-    """One episode for each seed."""
+    """Plays one episode for each seed."""
     return [play(agent, env, seed) for seed in seeds]
 
 
 def episode_seed(run_seed: int, *stream: int) -> int:
-    """A seed for one episode: a function of the run's seed and of where the episode stands.
+    """The seed of one episode: a function of the run's seed and the episode's position.
 
-    Episodes therefore do not depend on what was played before them, and a resumed run needs no
-    simulator state at their boundaries.
+    Episodes therefore do not depend on earlier ones, and a run can resume between episodes without
+    the simulator's state.
     """
     words = np.random.SeedSequence([run_seed, *stream]).generate_state(1)
     return int(words[0])

@@ -1,4 +1,4 @@
-"""When a run is given up: one rule for the sweep, which stops trying, and for those who read it."""
+"""When a run is given up: one rule for sweeps, which then stop retrying, and for reports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SAME_PLACE, _IN_ALL = 3, 20
 
 
 def given_up(failures: Sequence[Failure]) -> bool:
-    """Whether no more attempts are made at a run.
+    """Whether a run is not retried any more.
 
-    A run is given up if its last failure is final, as a mistake in its settings is, after three
-    failures at one checkpoint, and after twenty in all.
+    A run is given up if its last failure is final (such as a mistake in its settings), after three
+    failures at the same checkpoint, or after twenty in total.
     """
     if not failures:
         return False

@@ -1,9 +1,8 @@
 """A run's folder: the names of its files, whether it is finished, and who may write to it.
 
-Each time a run is started or resumed is an attempt. It claims the next number by creating a file
-that must not exist yet, and may write only while no later attempt has claimed one: a process that
-was frozen, or cut off from the network, and comes back notices before it does harm. No clocks are
-compared.
+Each start or resumption of a run is an attempt. It claims the next number by creating a file that
+must not exist yet, and may write only while no later attempt has claimed one. A process that was
+frozen or disconnected therefore notices before it does harm. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ ABOUT = "run.json"  # versions, revision, command and machine
 TRAINING = "train.jsonl"  # metrics of training, appended line by line
 EVALUATIONS = "eval.jsonl"
 ALARMS = "alarms.jsonl"
-PROGRESS = "progress.json"  # how far the running attempt is
+PROGRESS = "progress.json"  # progress of the running attempt
 RESULT = "result.json"  # written last, when the budget is spent
 FAILURES = "failures.json"  # failed attempts, written by the sweep
-STOP = "stop"  # asks the running attempt to save and end
+STOP = "stop"  # tells the running attempt to save and exit
 NEIGHBOURS = "neighbours.png"  # drawn by `revbis neighbours`
 RECORDS = (TRAINING, EVALUATIONS, ALARMS)
 
@@ -44,14 +43,14 @@ CHECKPOINTS = "checkpoints"
 ATTEMPTS = "attempts"  # claims and logs
 DIAGNOSIS = "diagnosis"  # networks and metrics at a loss that is not finite
 TENSORBOARD = "tensorboard"
-WANDB = "wandb"  # made by Weights & Biases
-PAGE = "page"  # made by `revbis report`
+WANDB = "wandb"  # written by Weights & Biases
+PAGE = "page"  # written by `revbis report`
 
 # Files of a checkpoint and of a diagnosis, and the folder of the replay buffer's records.
 AGENT, STATE, MANIFEST, FACTS = "agent.pt", "state.json", "manifest.json", "facts.json"
 REPLAY = "replay"
 
-# A folder with one of the first is a run, whole or not; the second hold no other run.
+# A folder with one of MARKS is a run, complete or not; the folders WITHIN contain no other run.
 MARKS = frozenset((CONFIG, ABOUT, EVALUATIONS, TRAINING, FAILURES))
 WITHIN = frozenset((CHECKPOINTS, ATTEMPTS, DIAGNOSIS, TENSORBOARD, WANDB))
 
@@ -64,8 +63,8 @@ def is_finished(result: ResultFile | None, budget: int) -> bool:
     """Whether a run has spent its budget.
 
     Args:
-        result: Its result.json, None if there is none.
-        budget: In frames; that of a finished run may have been raised since.
+        result: Its result.json; None if there is none.
+        budget: In frames; it may have been increased since the run finished.
     """
     return result is not None and result["frames"] >= budget
 
@@ -85,33 +84,33 @@ def read_result(folder: Path) -> ResultFile | None:
 
 
 def checkpoint_name(frames: int) -> str:
-    """The folder of a checkpoint."""
+    """The name of a checkpoint's folder."""
     return f"frame-{frames:012d}"
 
 
 def checkpoint_frames(name: str) -> int | None:
-    """The frame of the checkpoint in a folder of that name; None if it is no checkpoint's."""
+    """The frame of the checkpoint in the folder with this name; None for other folders."""
     match = _CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def newest_checkpoint(names: Iterable[str]) -> int | None:
-    """The frame of the newest checkpoint among the names in a folder; None without any."""
+    """The frame of the newest checkpoint among the names in a folder; None without one."""
     frames = (checkpoint_frames(name) for name in names)
     return max((frame for frame in frames if frame is not None), default=None)
 
 
 def claimed_numbers(names: Iterable[str]) -> list[int]:
-    """The numbers of the attempts that have claimed a run, by the names in `attempts`."""
+    """The numbers of the attempts that have claimed a run, from the names in `attempts`."""
     return [int(match[1]) for name in names if (match := _CLAIM.fullmatch(name))]
 
 
 class SupersededError(RuntimeError):
-    """A later attempt has taken the run over."""
+    """A later attempt has taken over the run."""
 
 
 class RunFolder:
-    """A run's folder on a file system that every machine of the run sees.
+    """A run's folder on a file system that all machines of the run share.
 
     Args:
         path: The folder; it need not exist yet.
@@ -126,7 +125,7 @@ class RunFolder:
         self._last_beat = time.monotonic()
 
     def claim(self) -> None:
-        """Makes this process the one that may write; `attempt` is its number from now on."""
+        """Makes this process the only one that may write, and sets `attempt` to its number."""
         content = json.dumps({"host": platform.node(), "process": os.getpid()}).encode()
         self._created = [each for each in (self.path, *self.path.parents) if not each.exists()]
         while True:
@@ -137,7 +136,7 @@ class RunFolder:
                 return
 
     def check(self) -> None:
-        """Stops a process whose run was taken over.
+        """Stops a process whose run another one has taken over.
 
         Raises:
             SupersededError: If a later attempt has claimed the folder.
@@ -145,11 +144,11 @@ class RunFolder:
         newest = max(self._claims(), default=0)
         if newest != self.attempt:
             raise SupersededError(
-                f"{self.path} was taken over by attempt {newest}; attempt {self.attempt} ends here"
+                f"attempt {newest} has taken over {self.path}; attempt {self.attempt} stops here"
             )
 
     def abandon(self) -> None:
-        """Removes what the claim created, for a run that could not start: it has no config yet."""
+        """Removes what the claim created, if the run could not start and has no config yet."""
         taken_over = max(self._claims(), default=0) != self.attempt
         if not self._created or taken_over or (self.path / CONFIG).exists():
             return
@@ -161,7 +160,7 @@ class RunFolder:
                 return
 
     def beat(self, status: Callable[[], Status]) -> bool:
-        """Reports progress every few seconds; returns whether the run was asked to stop."""
+        """Reports progress every few seconds; returns whether the run should stop."""
         if time.monotonic() - self._last_beat < self.beat_seconds:
             return False
         self._last_beat = time.monotonic()
@@ -176,16 +175,16 @@ class RunFolder:
         }
         try:
             self._write(PROGRESS, json.dumps(progress).encode())
-        except OSError:  # a full disk is for the next checkpoint to report
+        except OSError:  # the next checkpoint will report a full disk
             return False
         return self._exists(STOP)
 
     def saved(self) -> None:
-        """Called after each checkpoint and at the end; here everything is in its place already."""
+        """Called after each checkpoint and at the end; nothing to do for a shared folder."""
 
     @property
     def log(self) -> Path:
-        """Where the output of this attempt may go."""
+        """The log file of this attempt."""
         return self.path / ATTEMPTS / f"attempt-{self.attempt:04d}.log"
 
     def _claims(self) -> list[int]:
@@ -195,7 +194,7 @@ class RunFolder:
             return []
 
     def _create(self, name: str, content: bytes) -> bool:
-        """Creates a file that must not exist; False if it does."""
+        """Creates a file; returns False if it exists."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -1,4 +1,4 @@
-"""Refuses a run that cannot be made, before anything is started; imports torch for GPUs alone."""
+"""Refuses a run that cannot be trained, before it starts; imports torch only to check GPUs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _LEAST_PIXELS = 8
 
 
 class UnfitMachineError(ValueError):
-    """This machine cannot make the run; another one may."""
+    """This machine cannot train the run, but another one may."""
 
 
 def check(config: Config, *, here: bool = True) -> None:
-    """Refuses a run that cannot be made, or that would learn nothing.
+    """Refuses a run that cannot be trained, or that would not make any update.
 
     Args:
         config: The run.
-        here: Whether this machine makes the run. If so, its device and packages are checked too.
+        here: Whether the run trains on this machine; then its device and packages are checked too.
 
     Raises:
-        ValueError: With what was wanted, what came and what to do.
-        UnfitMachineError: The same, if only this machine is in the way.
+        ValueError: With the requirement, the value and what to do.
+        UnfitMachineError: The same, if another machine might train the run.
     """
     _check_budget(config.frames, config.agent.explore_steps, config.action_repeat)
     if not _DEVICE.fullmatch(config.device):
@@ -48,7 +48,7 @@ def check(config: Config, *, here: bool = True) -> None:
     if config.replay_capacity < least:
         raise ValueError(
             f"replay_capacity must be at least frame_stack + n_step + 1 = {least} to hold a "
-            f"transition, got {config.replay_capacity}; use a larger one"
+            f"transition, got {config.replay_capacity}; increase it"
         )
     if config.distractor is not None and (here or not config.distractor.startswith("video:")):
         _check_distractor(config.distractor, config.pixels)
@@ -62,20 +62,20 @@ def check_unchanged(
     """Refuses settings with which the run in a folder cannot resume; returns the other changes.
 
     Args:
-        before: What the run was started with.
-        now: What is asked for.
-        folder: Where the run is, for the message.
-        discard: How the user gets rid of it, for the message.
+        before: The config that the run was started with.
+        now: The requested config.
+        folder: The run's folder, for the message.
+        discard: How to discard the run, for the message.
 
     Raises:
-        ValueError: With every setting that differs.
+        ValueError: With every such setting.
     """
     differing = changes(before, now)
     unsafe = [str(change) for change in differing if not change.safe]
     if unsafe:
         raise ValueError(
             f"{folder} was started with other settings: {'; '.join(unsafe)}. Pass the same "
-            f"ones to resume it, another --out for a new run, or {discard} to discard it"
+            f"settings to resume it, another --out for a new run, or {discard} to discard it"
         )
     return differing
 
@@ -84,17 +84,19 @@ def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
     random = explore_steps * action_repeat
     if random >= frames:
         raise ValueError(
-            f"nothing would be learned: explore_steps {explore_steps:,} x action_repeat "
-            f"{action_repeat} = {random:,} frames of random actions come first, and frames is "
-            f"{frames:,}; use more frames or fewer explore_steps"
+            f"the run would end before the first update: explore_steps {explore_steps:,} x "
+            f"action_repeat {action_repeat} = {random:,} frames of random actions come first, but "
+            f"frames is {frames:,}; use more frames or fewer explore_steps"
         )
 
 
 def _check_observation(config: Config) -> int:
-    """Refuses sizes that do not fit; returns the frames in an observation."""
+    """Refuses sizes that do not match; returns the number of frames in an observation."""
     if config.observation == "state":
         if config.distractor is not None:
-            raise ValueError("a distractor is seen in pixels only; leave it out with state")
+            raise ValueError(
+                "distractors require observation pixels; drop the distractor or use pixels"
+            )
         return 1
     if config.pixels < _LEAST_PIXELS:
         raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
@@ -102,9 +104,9 @@ def _check_observation(config: Config) -> int:
         raise ValueError(f"shift must be less than pixels, {config.pixels}, got {config.shift}")
     if not suite_of(config.task).drawn_by_mujoco:
         if config.distractor is not None:
-            raise ValueError(f"{config.task} draws its own pictures: leave distractor out")
+            raise ValueError(f"{config.task} draws its own images: drop distractor")
         if config.quality != "full":
-            raise ValueError(f"{config.task} draws its own pictures: quality must be full")
+            raise ValueError(f"{config.task} draws its own images: set quality to full")
     return config.frame_stack
 
 
@@ -124,7 +126,7 @@ def _check_machine(config: Config) -> None:
     except ModuleNotFoundError as absent:
         raise UnfitMachineError(str(absent)) from None
     if config.wandb and not is_installed("wandb"):
-        raise UnfitMachineError("wandb is set, but not installed; type: pip install wandb")
+        raise UnfitMachineError("wandb is set but not installed; run: pip install wandb")
     if config.device not in ("auto", "cpu"):
         problem = _device_problem(config.device)
         if problem:
@@ -140,8 +142,8 @@ def _device_problem(name: str) -> str:
 
     kind, _, number = name.partition(":")
     if kind == "mps":
-        return "" if torch.backends.mps.is_available() else "there is no Apple GPU"
+        return "" if torch.backends.mps.is_available() else "PyTorch finds no Apple GPU"
     if not torch.cuda.is_available():
         return "PyTorch finds no CUDA GPU"
     count = torch.cuda.device_count()
-    return "" if int(number or 0) < count else f"there are only {count} GPUs, counted from 0"
+    return "" if int(number or 0) < count else f"there are {count} GPUs, numbered from 0"

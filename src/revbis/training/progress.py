@@ -1,4 +1,4 @@
-"""Where a run stands: counters, the running episode, averages, and what the screen shows."""
+"""The progress of a run: counters, the running episode, averages, and its status."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Progress:
 
     Attributes:
         frames: Simulator steps.
-        agent_steps: Actions taken.
-        updates: Updates made.
-        episodes: Episodes ended.
-        evaluations: Evaluations made.
+        agent_steps: Actions.
+        updates: Updates.
+        episodes: Finished episodes.
+        evaluations: Evaluations.
         largest_reward: Largest absolute reward of an agent step.
     """
 
@@ -36,13 +36,13 @@ class Progress:
 
 @dataclass
 class RunningEpisode:
-    """An episode so far: with its seed, its actions lead to the same moment again.
+    """An unfinished episode; its seed and its actions reproduce it.
 
     Attributes:
         seed: Seed of its reset.
-        actions: Actions taken.
-        total: Sum of rewards.
-        observation: What the agent sees now.
+        actions: Actions so far.
+        total: Sum of rewards so far.
+        observation: The current observation.
     """
 
     seed: int
@@ -52,7 +52,7 @@ class RunningEpisode:
 
 
 class SavedEpisode(TypedDict):
-    """What a checkpoint keeps of a running episode."""
+    """The running episode in a checkpoint."""
 
     seed: Seed
     actions: list[list[float]]
@@ -61,7 +61,7 @@ class SavedEpisode(TypedDict):
 
 
 class SavedRecords(TypedDict):
-    """What a checkpoint keeps of a run's records."""
+    """A run's records in a checkpoint."""
 
     evaluations: list[EvaluationLine]
     alarms: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class SavedRecords(TypedDict):
 
 
 class SavedState(TypedDict):
-    """What a checkpoint's state.json holds, but for the replay's part."""
+    """The content of a checkpoint's state.json, except for the replay buffer's state."""
 
     progress: Progress
     seconds: dict[str, float]
@@ -81,14 +81,14 @@ class SavedState(TypedDict):
 
 @dataclass(frozen=True)
 class Status:
-    """What the screen shows.
+    """What the progress line shows.
 
     Attributes:
         progress: Counters.
-        last_return: Of the last training episode.
+        last_return: Return of the last training episode.
         last_evaluation: Mean return of the last evaluation.
         agent: The agent's status, such as the coefficient c.
-        seconds: By phase.
+        seconds: Seconds by phase.
         frames_per_second: Since this process started.
     """
 
@@ -101,7 +101,7 @@ class Status:
 
 
 class Averages:
-    """Means of the metrics of several updates; tensors until someone asks."""
+    """Means of the metrics of several updates; they stay tensors until `take`."""
 
     def __init__(self) -> None:
         self._sums: dict[str, torch.Tensor] = {}
@@ -109,7 +109,7 @@ class Averages:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was added since the last take."""
+        """Whether nothing was added since the last `take`."""
         return not self._sums
 
     def add(self, metrics: dict[str, torch.Tensor]) -> None:
@@ -119,14 +119,14 @@ class Averages:
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def take(self) -> dict[str, float]:
-        """The means, and begins anew."""
+        """Returns the means and resets them."""
         means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
         self._sums, self._counts = {}, {}
         return means
 
 
 def saved_episode(episode: RunningEpisode) -> SavedEpisode:
-    """What a checkpoint keeps of an episode, fit for JSON."""
+    """An episode as a checkpoint stores it, in JSON types."""
     return {
         "seed": episode.seed,
         "actions": [action.tolist() for action in episode.actions],

@@ -1,4 +1,4 @@
-"""What a run records: train.jsonl, eval.jsonl, alarms.jsonl, TensorBoard, Weights & Biases."""
+"""The records of a run: train.jsonl, eval.jsonl, alarms.jsonl, TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LOG = logging.getLogger("revbis")
 class Records:
     """The records of one run.
 
-    Evaluations and alarms are few: they are part of every checkpoint, and their files are always
-    written whole. Training lines are many: they are appended, and a resumed run first cuts off
-    those that came after its checkpoint.
+    There are few evaluations and alarms: every checkpoint contains them, and their files are
+    rewritten as a whole. Training lines are appended; a resumed run first removes those that came
+    after its checkpoint.
 
     Args:
         folder: The run's folder.
-        tensorboard: Write TensorBoard files, where it is installed.
-        wandb: Project at Weights & Biases, if any.
-        run: What the run is, for Weights & Biases.
-        guard: Called before anything is written; raises if this process no longer may.
+        tensorboard: Write TensorBoard files, if TensorBoard is installed.
+        wandb: Weights & Biases project, if any.
+        run: The run's settings, for Weights & Biases.
+        guard: Called before anything is written; raises if this process may no longer write.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Records:
         self._write(ALARMS, self.alarms)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The records as a checkpoint stores them."""
         size = self._train.stat().st_size if self._train.exists() else 0
         return {"evaluations": self.evaluations, "alarms": self.alarms, "train_bytes": size}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Returns to the records of a checkpoint."""
+        """Restores the records of a checkpoint."""
         self.evaluations, self.alarms = list(state["evaluations"]), list(state["alarms"])
         self._write(EVALUATIONS, self.evaluations)
         if self.alarms or (self.folder / ALARMS).exists():
@@ -84,7 +84,7 @@ class Records:
                 file.truncate(min(state["train_bytes"], self._train.stat().st_size))
 
     def close(self) -> None:
-        """Closes TensorBoard and Weights & Biases; the run needs neither: errors are warnings."""
+        """Closes TensorBoard and Weights & Biases, which are optional: errors are only logged."""
         for sink in self._sinks:
             try:
                 sink.close()
@@ -139,23 +139,25 @@ def _tensorboard(folder: Path) -> list[_TensorBoard]:
 
 
 def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
-    """A run at Weights & Biases; without a network it is kept on disk, and training continues."""
+    """Starts a Weights & Biases run; without a network it is logged to disk."""
     try:
         import wandb
     except ImportError:
-        raise ValueError("--wandb needs wandb; type: pip install wandb") from None
+        raise ValueError(
+            "--wandb requires wandb, which is not installed; run: pip install wandb"
+        ) from None
     identity = "-".join(folder.parts[-4:])
     try:
         session = wandb.init(
             project=project, config=run, dir=str(folder), name=identity, id=identity, resume="allow"
         )
-    except Exception as problem:  # noqa: BLE001 (a service outside must never stop a run)
-        _LOG.warning("Weights & Biases did not start (%s); training continues without it", problem)
+    except Exception as problem:  # noqa: BLE001 (an external service must never stop a run)
+        _LOG.warning("cannot start Weights & Biases (%s); training continues without it", problem)
         return []
     return [_Wandb(session)]
 
 
 def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
-    """The agent's status in an evaluation or in progress.json; earlier runs kept c alone."""
+    """The agent's status in an evaluation or in progress.json; older records have c only."""
     status: Mapping[str, Any] = record.get("status", {"c": record.get("c")})
     return {name: value for name, value in status.items() if value is not None}

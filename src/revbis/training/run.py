@@ -1,4 +1,4 @@
-"""A run from the outside: starting it, resuming it, and reading what it left."""
+"""Starts and resumes runs, and reads their files."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ def train(
     """Trains a run, from frame 0 or from its newest checkpoint.
 
     Args:
-        config: The run; its folder follows from it.
-        stop: Asked after every agent step; True saves and leaves.
+        config: The run; it determines the folder.
+        stop: Called after every agent step; if it returns True, the run is saved and stops.
         report: Called after every agent step.
-        home: The run's folder, already claimed; claimed here when not given.
-        restart: Discard what the folder holds and start at frame 0. Otherwise a run with records
-            is resumed or refused, never restarted.
+        home: The run's folder, already claimed; claimed here if None.
+        restart: Discard the content of the folder and start at frame 0. Otherwise a run with
+            records is resumed or refused, never restarted.
 
     Returns:
-        Whether the run is finished; a finished one is left as it is.
+        Whether the run is finished; a finished run is not changed.
 
     Raises:
         ValueError: If the run was started with other settings, has no intact checkpoint to resume
-            from, and for whatever cannot be trained.
+            from, or cannot be trained.
         TrainingFailedError: If a loss is not finite.
-        SupersededError: If another process has taken the run over.
-        OSError: As when the disk is full; the last checkpoint is untouched.
+        SupersededError: If another process has taken over the run.
+        OSError: For example if the disk is full; the last checkpoint is untouched.
     """
     folder = config.directory
     if not restart:
@@ -125,7 +125,7 @@ def _train(
         about = _about(config, trainer.env.identity)
         write_whole(folder / ABOUT, json.dumps(about, indent=2).encode())
         if checkpoint is None:
-            trainer.save()  # before the first record: what has records can be resumed
+            trainer.save()  # before the first record, so that a run with records can be resumed
             home.saved()
         else:
             warning = trainer.restore(checkpoint)
@@ -142,14 +142,14 @@ def _train(
 
 
 def _discard(folder: Path) -> None:
-    """Deletes a run's checkpoints, then its records: a kill in between cannot mix two runs."""
+    """Deletes a run's checkpoints, then its records; in this order a kill cannot mix two runs."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     for name in (*RECORDS, RESULT, FAILURES):
         (folder / name).unlink(missing_ok=True)
 
 
 def _refuse_to_restart(folder: Path) -> None:
-    """A run without a checkpoint may start at frame 0 only if nothing was recorded yet."""
+    """Refuses to start at frame 0 in a folder with records."""
     written = [name for name in (*RECORDS, RESULT) if _size(folder / name)]
     if written:
         raise ValueError(
@@ -164,7 +164,7 @@ def _size(path: Path) -> int:
 
 
 def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
-    """Whether to stop here; reports progress on the way."""
+    """Whether to stop now; also reports progress."""
     return home.beat(trainer.status) or stop()
 
 
@@ -180,12 +180,12 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     """A run's config and its agent at the newest checkpoint, on the CPU.
 
     Raises:
-        ValueError: If the folder is no run, or has no checkpoint yet.
+        ValueError: If the folder is not a run, or has no checkpoint yet.
     """
     config = Config.read(folder / CONFIG)
     state = read_agent(folder / CHECKPOINTS)
     if state is None:
-        raise ValueError(f"{folder} has no checkpoint yet; train it further")
+        raise ValueError(f"{folder} has no checkpoint yet; train the run first")
     env = make_env(**config.environment, seed=config.seed)
     agent = make_agent(replace(config, agent=config.agent.for_reading()), env, "cpu")
     env.close()
@@ -203,7 +203,7 @@ def read_evaluations(folder: Path) -> list[Record]:
 
 
 def _show_changes(config: Config, folder: Path) -> None:
-    """Refuses settings with which the run in the folder cannot resume; shows the other changes."""
+    """Refuses settings with which the run in the folder cannot resume; logs other changes."""
     path = folder / CONFIG
     if path.exists():
         for change in preflight.check_unchanged(Config.read(path), config, folder):
@@ -211,7 +211,7 @@ def _show_changes(config: Config, folder: Path) -> None:
 
 
 def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
-    """How a run is made, besides its settings."""
+    """Versions, revision, command and machine of a run."""
     versions = {"revbis": __version__, "python": platform.python_version()}
     for name in ("torch", "numpy", *packages()):
         try:
@@ -228,7 +228,7 @@ def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
 
 
 def _revision() -> str | None:
-    """The commit of this package's source, with a plus if it has been changed since."""
+    """The commit of this package's source, with a plus for uncommitted changes."""
     git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
         head, changes = (

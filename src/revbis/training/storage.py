@@ -1,4 +1,4 @@
-"""Shared storage at fsspec URLs, and a run's folder that is copied to and from it."""
+"""Shared storage at fsspec URLs, and a run's folder that is mirrored there."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _BEAT_SECONDS = 20.0
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is an fsspec URL and not a path."""
+    """Whether a string is an fsspec URL and not a path."""
     return "://" in place
 
 
 def open_storage(url: str) -> DirFileSystem:
-    """The folder at a URL as a file system of its own: names in it are relative to the folder.
+    """The folder at a URL as a file system: names are relative to the folder.
 
-    Others write there too, and listings may be cached: `fs.invalidate_cache()` of the result
-    forgets them all. Its own `invalidate_cache` keeps those of folders below on some storages.
+    Other processes write there too, and listings may be cached. `fs.invalidate_cache()` of the
+    result clears all listings; its own `invalidate_cache` may keep those of subfolders.
 
     Raises:
-        ValueError: If the kind of storage is unknown, or what it needs is not installed.
+        ValueError: If the kind of storage is unknown, or its package is not installed.
     """
     import fsspec
     from fsspec.implementations.dirfs import DirFileSystem
@@ -49,10 +49,10 @@ def open_storage(url: str) -> DirFileSystem:
 
 
 class MirroredFolder(RunFolder):
-    """A run's folder on this machine's disk, copied to and from any fsspec URL.
+    """A run's folder on this machine's disk, mirrored at an fsspec URL.
 
-    The attempt starts by fetching the copy, and sends what is new after each checkpoint. The
-    manifest of a checkpoint goes last, so that an incomplete copy of it is ignored.
+    An attempt first downloads the folder, and uploads new files after each checkpoint. The
+    manifest of a checkpoint is uploaded last, so that an incomplete upload is ignored.
 
     Args:
         path: The folder on this machine.
@@ -67,15 +67,15 @@ class MirroredFolder(RunFolder):
         self._sent: dict[str, tuple[int, int]] = {}
 
     def claim(self) -> None:
-        """Claims the copy, then fetches it."""
+        """Claims the folder at the URL, then downloads it."""
         super().claim()
         self._fetch()
 
     def saved(self) -> None:
-        """Sends what is new and deletes what is gone.
+        """Uploads new files and deletes those that no longer exist here.
 
         Raises:
-            SupersededError: If a later attempt has claimed the copy.
+            SupersededError: If a later attempt has claimed the folder.
         """
         self.check()
         here = self._local_files()
@@ -89,7 +89,7 @@ class MirroredFolder(RunFolder):
             del self._sent[name]
 
     def _fetch(self) -> None:
-        """Makes the folder here equal to the copy."""
+        """Makes the local folder equal to the one at the URL."""
         there = {
             name
             for name in self._remote_files()
@@ -104,9 +104,9 @@ class MirroredFolder(RunFolder):
         self._sent = self._local_files()
 
     def _local_files(self) -> dict[str, tuple[int, int]]:
-        """Size and time of change of each file that belongs to the run.
+        """Size and modification time of each file that belongs to the run.
 
-        Files and folders may be renamed or deleted while they are listed; `Path.rglob` fails then,
+        Files and folders may be renamed or deleted during the listing; `Path.rglob` fails then,
         `os.walk` does not.
         """
         stamps = {}
@@ -141,7 +141,7 @@ class MirroredFolder(RunFolder):
                 file.write(content)
         except FileExistsError:
             return False
-        except (ValueError, NotImplementedError):  # a storage that cannot refuse existing files
+        except (ValueError, NotImplementedError):  # storages without exclusive creation
             if self._storage.exists(name):
                 return False
             self._storage.pipe_file(name, content)
@@ -161,7 +161,7 @@ class MirroredFolder(RunFolder):
 
 
 def _sending_order(name: str) -> tuple[int, str]:
-    """Replay first, manifests of checkpoints after all they list, the result last."""
+    """Replay first, manifests after the files they list, the result last."""
     if name.endswith(RESULT):
         return 3, name
     if name.endswith(MANIFEST):

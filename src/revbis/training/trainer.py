@@ -44,17 +44,17 @@ _TRAIN, _EVAL = 0, 1  # streams of episode seeds
 
 
 class TrainingFailedError(ValueError):
-    """The run cannot go on; the message says why and what to try."""
+    """The run cannot continue; the message says why and what to try."""
 
 
 class Trainer:
-    """One run: environment, replay, agent and records, and the loop over them.
+    """One run: environment, replay buffer, agent and records, and the loop over them.
 
     Args:
         config: The run.
-        records: Where it is written down.
-        checkpoints: Where its state goes.
-        device: Where the networks are.
+        records: Its records.
+        checkpoints: Its checkpoints.
+        device: Device of the networks.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Trainer:
         self._last_return: float | None = None
         self._averages = Averages()
         self._raised: set[str] = set()
-        self._began = (time.perf_counter(), 0)
+        self._start = (time.perf_counter(), 0)
         self._frames_in_episode = 0
 
     def run(
@@ -79,10 +79,10 @@ class Trainer:
         report: Callable[[Status], None],
         saved: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Trains until the budget is spent or a stop is asked for.
+        """Trains until the budget is spent or `stop` returns True.
 
         Args:
-            stop: Asked after every agent step; then the run is saved and left.
+            stop: Called after every agent step; if it returns True, the run is saved and stops.
             report: Called after every agent step.
             saved: Called after every checkpoint.
 
@@ -90,7 +90,7 @@ class Trainer:
             Whether the run is finished.
 
         Raises:
-            TrainingFailedError: For a loss that is not finite, after a diagnosis was saved.
+            TrainingFailedError: If a loss is not finite; a diagnosis is saved first.
         """
         config, progress = self.config, self.progress
         saved_at = progress.frames
@@ -119,21 +119,21 @@ class Trainer:
         return True
 
     def status(self) -> Status:
-        """How the run stands."""
+        """The current status of the run."""
         evaluations = self.records.evaluations
-        began, frames = self._began
-        passed = time.perf_counter() - began
+        start, frames = self._start
+        elapsed = time.perf_counter() - start
         return Status(
             progress=self.progress,
             last_return=self._last_return,
             last_evaluation=evaluations[-1]["mean_return"] if evaluations else None,
             agent=self.agent.status(),
             seconds=self.clock.split(),
-            frames_per_second=(self.progress.frames - frames) / passed,
+            frames_per_second=(self.progress.frames - frames) / elapsed,
         )
 
     def save(self) -> None:
-        """Writes a checkpoint of everything that decides how the run goes on."""
+        """Writes a checkpoint of everything that determines the rest of the run."""
         episode = self._episode
         with self.clock.phase("saving"):
             state = {
@@ -155,26 +155,25 @@ class Trainer:
                 raise OSError(
                     problem.errno,
                     f"{problem.strerror}; the checkpoint at frame {self.progress.frames:,} was not "
-                    f"written{intact}: make room and repeat the command",
+                    f"written{intact}: free some disk space and repeat the command",
                     problem.filename or str(self.checkpoints.folder),
                 ) from None
 
     def restore(self, checkpoint: Checkpoint) -> str | None:
-        """Goes on from a checkpoint.
+        """Resumes from a checkpoint.
 
-        The running episode is played again: the same seed and actions, without learning. A task
-        that does not come to the same observation cannot be resumed within an episode; the episode
-        is then cut, as by a time limit.
+        The running episode is replayed with the same seed and actions, without learning. If the
+        task does not reach the same observation, the episode is truncated, as by a time limit.
 
         Returns:
-            A warning, if the episode had to be cut.
+            A warning, if the episode had to be truncated.
         """
         state = self._load(checkpoint)
-        self.records.restore(checkpoint.state["records"])  # checked, and with all their keys
+        self.records.restore(checkpoint.state["records"])  # validated, and with all their keys
         self.progress = state["progress"]
         self.clock = Clock(state["seconds"])
         self._raised, self._last_return = set(state["raised"]), state["last_return"]
-        self._began = (time.perf_counter(), self.progress.frames)
+        self._start = (time.perf_counter(), self.progress.frames)
         saved = state["episode"]
         if saved is None:
             return None
@@ -183,13 +182,13 @@ class Trainer:
             return None
         self._episode = None
         self.replay.cut()
-        return "the task did not come to the same observation again: its episode was cut here"
+        return "the task is not reproducible from its seed: the running episode was truncated"
 
     def _load(self, checkpoint: Checkpoint) -> SavedState:
-        """Gives agent and replay their state; returns the rest, checked.
+        """Restores agent and replay buffer; returns the rest of the state, validated.
 
         Raises:
-            DamagedError: If anything in it does not fit this run.
+            DamagedError: If any part does not fit this run.
         """
         try:
             state: SavedState = schema.convert(checkpoint.state, SavedState, STATE)
@@ -207,7 +206,7 @@ class Trainer:
     def _check_actions(self, episode: SavedEpisode | None) -> None:
         size = self.env.action_space.shape[0]
         if episode is not None and any(len(action) != size for action in episode["actions"]):
-            raise ValueError(f"its episode has actions of other than {size} numbers")
+            raise ValueError(f"its episode has actions whose length is not {size}")
 
     def _begin_episode(self) -> RunningEpisode:
         seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
@@ -217,7 +216,7 @@ class Trainer:
         return RunningEpisode(seed, observation=observation)
 
     def _step(self) -> None:
-        """One agent step, from the choice of an action to its storage."""
+        """One agent step: act, step the environment, store the transition."""
         progress, clock = self.progress, self.clock
         drawing = self.env.render_seconds
         with clock.phase("environment"):
@@ -251,9 +250,11 @@ class Trainer:
         )
 
     def _evaluation_is_due(self) -> bool:
-        """At the start, and at the first step at or beyond each multiple of `eval_every`."""
-        made, every = self.records.evaluations, self.config.eval_every
-        return not made or self.progress.frames // every > made[-1]["frames"] // every
+        """At the start, and at the first step at or after each multiple of `eval_every`."""
+        evaluations, every = self.records.evaluations, self.config.eval_every
+        return not evaluations or (
+            self.progress.frames // every > evaluations[-1]["frames"] // every
+        )
 
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
@@ -269,7 +270,7 @@ class Trainer:
         self._averages.add(metrics)
 
     def _evaluate(self) -> None:
-        """Plays evaluation episodes and writes them down."""
+        """Plays evaluation episodes and records them."""
         config, progress = self.config, self.progress
         seeds = [
             episode_seed(config.seed, _EVAL, progress.evaluations, i)
@@ -292,17 +293,17 @@ class Trainer:
             }
         )
         progress.evaluations += 1
-        made = self.records.evaluations
+        evaluations = self.records.evaluations
         self._raise(
             alarms.stalled(
-                [record["frames"] for record in made],
-                [record["mean_return"] for record in made],
+                [record["frames"] for record in evaluations],
+                [record["mean_return"] for record in evaluations],
                 config.frames,
             )
         )
 
     def _log(self) -> None:
-        """A line of train.jsonl, and a look at whether all is well."""
+        """Writes a line of train.jsonl and checks the alarms."""
         metrics = self._averages.take()
         failure = alarms.non_finite(metrics)
         if failure is not None:
@@ -328,14 +329,14 @@ class Trainer:
         )
 
     def _raise(self, alarm: Alarm | None) -> None:
-        """Writes an alarm down, once a run for each kind."""
+        """Records an alarm, once per run for each kind."""
         if alarm is not None and alarm.name not in self._raised:
             self._raised.add(alarm.name)
             self.records.alarm({"frames": self.progress.frames, **vars(alarm)})
             logging.getLogger("revbis").warning("%s", alarm.text)
 
     def _fail(self, alarm: Alarm, metrics: dict[str, float]) -> NoReturn:
-        """Saves what may explain the failure, and gives up."""
+        """Saves a diagnosis and raises."""
         self._raise(alarm)
         folder = self.records.folder / DIAGNOSIS
         buffer = io.BytesIO()

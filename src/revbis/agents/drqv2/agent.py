@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
 
 class DrQV2:
-    """An actor and a twin critic that look through one encoder, which the critic trains.
+    """An actor and a twin critic that share one encoder, which the critic's loss trains.
 
-    With an objective, φ is the same encoder followed by a projection of its own, which the
-    objective alone trains. φ̄, the embedding of next states, is φ without gradient: the paper's
-    "stop-gradient version of φ", not a slowly moving copy. Likewise the critic's target looks
-    through the online encoder.
+    With an objective, φ is the same encoder followed by a separate projection, which only the
+    objective trains. φ̄, the embedding of next states, is φ without gradient: the paper's
+    "stop-gradient version of φ", not a slowly moving copy. Likewise the critic's target uses the
+    online encoder.
 
     Args:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
-        action_size: Numbers in an action.
+        action_size: Dimension of an action.
         settings: Objective, sizes and rates.
-        seed: Of the networks, the exploration and the updates.
-        device: Where the networks are.
+        seed: Seed of the networks, the exploration and the updates.
+        device: Device of the networks.
 
     Raises:
-        ValueError: For sizes that do not fit, or mixed precision on a CPU.
+        ValueError: For sizes that do not match, or mixed precision on a CPU.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DrQV2:
         self.action_size = action_size = as_action_size(action_size)
         self.settings, self.device = as_settings(settings), as_device(device)
         if settings.mixed_precision and self.device.type == "cpu":
-            raise ValueError("mixed_precision wants a GPU, but the device is the CPU: turn it off")
+            raise ValueError("mixed_precision requires a GPU, but the device is cpu; turn it off")
         sequence = np.random.SeedSequence(checks.whole(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
@@ -85,12 +85,12 @@ class DrQV2:
         return linear_schedule(s.noise_start, s.noise_end, s.noise_steps, step)
 
     def status(self) -> dict[str, float]:
-        """The adaptive coefficient c, where there is one."""
+        """The adaptive coefficient c, if the objective has one."""
         objective = self.parts.objective
         return {} if objective is None else objective.status()
 
     def begin_episode(self) -> None:
-        """Nothing: an action depends on the observation alone."""
+        """Does nothing: an action depends on the current observation only."""
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
@@ -99,8 +99,8 @@ class DrQV2:
         Args:
             observation: Of the agent's observation shape.
             step: Agent steps so far.
-            explore: Act uniformly at random at first, and with noise later. Else it is the mean
-                action, and no random number is drawn.
+            explore: Act uniformly at random at first, and with noise later. Otherwise return the
+                mean action and draw no random numbers.
         """
         check_observation(observation, self.observation_shape)
         checks.whole(step, "step", 0)
@@ -117,7 +117,7 @@ class DrQV2:
 
     @torch.no_grad()
     def embed(self, observations: Tensor) -> Tensor:
-        """φ of a batch, [B, latent_dim]; without objective the critic's trunk, [B, feature_dim].
+        """φ of a batch, [B, latent_dim]; without objective, the critic's trunk, [B, feature_dim].
 
         Args:
             observations: [B, *observation_shape].
@@ -132,13 +132,13 @@ class DrQV2:
         return parts.objective.scale(z)
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
-        """By the objective's distance, [N, D] × [M, D] → [N, M]; else by the angle, as SimSR's."""
+        """The objective's distance, [N, D] × [M, D] → [N, M]; without objective, SimSR's."""
         objective = self.parts.objective
         between: Tensor = simsr_distance(x, y) if objective is None else objective.distance(x, y)
         return between.detach()
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
-        """One update with a batch from the replay buffer; see `learn`."""
+        """One update on a batch from the replay buffer; see `learn`."""
         with self.stopwatch("sample"):
             batch = replay.sample(self.settings.batch_size)
         return self.learn(batch, step, with_metrics=with_metrics)
@@ -147,8 +147,8 @@ class DrQV2:
         """One step of critic, actor, objective, coefficient and target (Algorithm 1).
 
         Args:
-            batch: Transitions from replay, already shifted at random.
-            step: Agent steps so far, for the noise.
+            batch: Transitions from the replay buffer, already augmented by random shifts.
+            step: Agent steps so far, for the noise schedule.
             with_metrics: Also return the objective's metrics, which take time to compute.
 
         Returns:
@@ -156,7 +156,7 @@ class DrQV2:
         """
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
         if self._one_step and batch.one_step is None:
-            raise ValueError("transition is one_step, but the batch has no one_step: ask replay")
+            raise ValueError("the batch has no one_step: pass one_step=True to Replay")
         checks.whole(step, "step", 0)
         checks.flag(with_metrics, "with_metrics")
         deviation = self.deviation(step)
@@ -179,7 +179,7 @@ class DrQV2:
     def _critic_step(
         self, batch: Batch, deviation: float
     ) -> tuple[Tensor, Metrics, ObjectiveOutput | None]:
-        """Steps encoder and critic, in joint mode on the sum of both losses."""
+        """Updates encoder and critic; in joint mode on the sum of both losses."""
         parts, out = self.parts, None
         with self._precision():
             with self.stopwatch("targets"):
@@ -194,7 +194,7 @@ class DrQV2:
             with self.stopwatch("objective"):
                 out = self._compare(batch, parts.objective, z[0], next_z)
             loss = loss + self.settings.objective_weight * out.representation_loss
-            if out.coefficient_loss is not None:  # it reaches raw_c alone and may share the pass
+            if out.coefficient_loss is not None:  # it reaches raw_c only: one pass serves both
                 loss = loss + out.coefficient_loss
         self._descend(loss, *(("critic", "coefficient") if self._joint else ("critic",)))
         metrics = {
@@ -207,10 +207,10 @@ class DrQV2:
 
     @torch.no_grad()
     def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Tensor | None]:
-        """What the critic is regressed on, [B], and in joint mode φ̄ of the next states."""
+        """The critic's regression targets, [B], and in joint mode φ̄ of the next states."""
         parts = self.parts
         features = parts.encoder(batch.next_obs)
-        both = self._joint and not self._one_step  # the critic and the objective look at the same
+        both = self._joint and not self._one_step  # critic and objective use the same next states
         reads = ("projection", "actor", "target") if both else ("actor", "target")
         *z, actor, critic = parts.readouts(features, *reads)
         action = self._noisy(parts.policy(actor), deviation)
@@ -221,7 +221,7 @@ class DrQV2:
         return target_q, z[0] if both else self._next_embedding(batch)
 
     def _actor_step(self, features: Tensor, deviation: float) -> Metrics:
-        """Steps the actor uphill on the smaller value; encoder and critic stay as they are."""
+        """Updates the actor to increase the smaller value; encoder and critic do not change."""
         parts = self.parts
         with self._precision():
             with torch.no_grad():
@@ -234,7 +234,7 @@ class DrQV2:
         return {"actor_loss": loss.detach()}
 
     def _objective_step(self, batch: Batch, objective: Objective) -> ObjectiveOutput:
-        """Steps φ and ψ, then c, with a pass of its own through the encoder."""
+        """Updates φ, ψ and c, with a separate encoder pass."""
         with self._precision():
             next_z = self._next_embedding(batch)
             (z,) = self.parts.readouts(self.parts.encoder(batch.obs), "projection")
@@ -272,7 +272,7 @@ class DrQV2:
         return noisy_action(mean, deviation, self._update_generator, self.settings.noise_clip)
 
     def _descend(self, loss: Tensor, *names: str) -> None:
-        """One step of the named optimisers, of those that exist."""
+        """One step of each named optimiser that exists."""
         optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
         for optimiser in optimisers:
             optimiser.zero_grad()
@@ -285,9 +285,9 @@ class DrQV2:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
     def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
-        """The encoder's passes in an update, and the objective from embeddings on.
+        """The encoder passes of an update, and the objective given embeddings.
 
-        Gradients are thrown away; nothing is learned.
+        Gradients are discarded; no parameter changes.
         """
         batch = replay.sample(self.settings.batch_size)
         encoder, objective = self.parts.encoder, self.parts.objective
@@ -318,7 +318,7 @@ class DrQV2:
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
 
-        As in PyTorch, the tensors are the living ones: save or copy them before training goes on.
+        As in PyTorch, the tensors are not copies: save or copy them before training continues.
         """
         return {
             "method": self.settings.objective or "drqv2",
@@ -330,23 +330,23 @@ class DrQV2:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues where `state` was taken.
+        """Restores the state that `state_dict` returned.
 
         Raises:
-            ValueError: If it is another method's or mode's, or does not fit otherwise.
+            ValueError: If the state is of another method or mode, or does not fit this agent.
         """
         if not isinstance(state, dict):
-            raise ValueError(f"a state is a dict, as state_dict gives, got {state!r:.80}")
+            raise ValueError(f"the state must be a dict, as state_dict returns, got {state!r:.80}")
         own = {"method": self.settings.objective or "drqv2", "mode": self.settings.mode}
-        for name, wanted in own.items():
-            given = state.get(name)
-            if not isinstance(given, str) or given != wanted:
-                raise ValueError(f"the state is of {name} {given!r:.80}, wanted is {wanted!r}")
+        for name, expected in own.items():
+            value = state.get(name)
+            if not isinstance(value, str) or value != expected:
+                raise ValueError(f"the state's {name} must be {expected!r}, got {value!r:.80}")
         try:
             self._load(state)
-        except Exception as problem:  # noqa: BLE001 (what is no state of ours can fail in any way)
-            why = checks.reason(problem)
-            raise ValueError(f"the state does not fit this agent: {why}") from None
+        except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
+            reason = checks.reason(problem)
+            raise ValueError(f"the state does not fit this agent: {reason}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
         for name, part in self.parts.modules().items():

@@ -1,4 +1,4 @@
-"""The door of the agent: shapes and types checked, tensors moved to the device."""
+"""Validates the agent's inputs (shapes, types) and moves tensors to its device."""
 
 from __future__ import annotations
 
@@ -31,74 +31,74 @@ def as_shape(value: Any) -> Shape:
 
 
 def as_action_size(value: Any) -> int:
-    """The number of numbers in an action."""
+    """The dimension of an action."""
     return checks.whole(value, "action_size", 1, _LARGEST)
 
 
 def as_settings(value: object) -> DrQV2Settings:
-    """The settings themselves."""
+    """The settings, if they are this agent's."""
     if not isinstance(value, DrQV2Settings):
         raise ValueError(f"settings must be DrQV2Settings, got {value!r:.80}")
     return value
 
 
 def as_device(value: object) -> torch.device:
-    """The device of a name."""
+    """The device with this name."""
     try:
         if isinstance(value, (str, torch.device)):
             return torch.device(value)
     except RuntimeError:
         pass
-    raise ValueError(f"device must be such as cpu, cuda, cuda:1 or mps, got {value!r:.80}")
+    raise ValueError(f"device must be cpu, cuda, cuda:1, mps or similar, got {value!r:.80}")
 
 
 def check_observation(observation: object, shape: Shape) -> None:
-    """Refuses an observation of another shape or type than the agent was made for."""
-    wanted = f"observation must be {_number_type(shape)} of shape {shape}"
+    """Refuses an observation whose shape or type is not the agent's."""
+    requirement = f"observation must be {_number_type(shape)} of shape {shape}"
     if not isinstance(observation, np.ndarray):
-        raise ValueError(f"{wanted}, got {observation!r:.80}")
+        raise ValueError(f"{requirement}, got {observation!r:.80}")
     if observation.shape != shape or str(observation.dtype) != _number_type(shape):
-        raise ValueError(f"{wanted}, got {observation.dtype} of shape {observation.shape}")
+        raise ValueError(f"{requirement}, got {observation.dtype} of shape {observation.shape}")
 
 
 def check_observations(observations: object, shape: Shape) -> None:
-    """Refuses a batch of observations of another shape or type than the agent was made for."""
-    wanted = f"observations must be {_number_type(shape)} {['B', *shape]}"
+    """Refuses a batch of observations whose shape or type is not the agent's."""
+    requirement = f"observations must be {_number_type(shape)} {['B', *shape]}"
     if not isinstance(observations, Tensor):
-        raise ValueError(f"{wanted}, got {observations!r:.80}")
+        raise ValueError(f"{requirement}, got {observations!r:.80}")
     if (
         observations.shape[1:] != shape
         or observations.dtype != getattr(torch, _number_type(shape))
         or not len(observations)
     ):
-        raise ValueError(f"{wanted}, got {observations.dtype} {list(observations.shape)}")
+        raise ValueError(f"{requirement}, got {observations.dtype} {list(observations.shape)}")
 
 
 def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.device) -> Batch:
     """The batch on the device, if its shapes and types are the agent's."""
     if not isinstance(batch, Batch):
-        raise ValueError(f"batch must be a Batch, as Replay.sample gives, got {batch!r:.80}")
+        raise ValueError(f"batch must be a Batch, as Replay.sample returns, got {batch!r:.80}")
     if not isinstance(batch.one_step, OneStep | None):
         raise ValueError(f"one_step must be a OneStep or None, got {batch.one_step!r:.80}")
     tensors = (*batch[:5], *(batch.one_step or ()))
     if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in tensors):
-        raise ValueError("every part of a batch must be a tensor with a place for each transition")
+        raise ValueError("every part of a batch must be a tensor with one entry per transition")
     size = len(batch.obs)
-    wanted = getattr(torch, _number_type(shape))
-    seen = [("obs", batch.obs), ("next_obs", batch.next_obs)]
+    dtype = getattr(torch, _number_type(shape))
+    observations = [("obs", batch.obs), ("next_obs", batch.next_obs)]
     one_step = batch.one_step
     columns = [("reward", batch.reward), ("discount", batch.discount)]
     if one_step is not None:
-        seen.append(("one_step.next_obs", one_step.next_obs))
+        observations.append(("one_step.next_obs", one_step.next_obs))
         columns += [("one_step.reward", one_step.reward), ("one_step.discount", one_step.discount)]
-    for name, tensor in seen:
-        if tensor.shape != (size, *shape) or tensor.dtype != wanted:
+    for name, tensor in observations:
+        if tensor.shape != (size, *shape) or tensor.dtype != dtype:
             raise ValueError(
-                f"{name} must be {wanted} {[size, *shape]}, got {tensor.dtype} {list(tensor.shape)}"
+                f"{name} must be {dtype} {[size, *shape]}, got {tensor.dtype} {list(tensor.shape)}"
             )
-    _wants(batch.action, (size, action_size), "action")
+    _check_floats(batch.action, (size, action_size), "action")
     for name, tensor in columns:
-        _wants(tensor, (size,), name)
+        _check_floats(tensor, (size,), name)
     return _moved(batch, device)
 
 
@@ -116,7 +116,7 @@ def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Any]:
     return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
 
 
-def _wants(tensor: Tensor, shape: Shape, name: str) -> None:
+def _check_floats(tensor: Tensor, shape: Shape, name: str) -> None:
     if tensor.shape != shape:
         raise ValueError(f"{name} must be {list(shape)}, got {list(tensor.shape)}")
     if not tensor.is_floating_point():

@@ -1,4 +1,4 @@
-"""What the agent consists of: networks, objective, and who trains which parameter."""
+"""The parts of the agent: networks, objective, and which optimiser trains which parameter."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from revbis.agents.drqv2.settings import DrQV2Settings
 
-_FUSED = ("cpu", "cuda")  # devices on which Adam passes over the parameters once
+_FUSED = ("cpu", "cuda")  # devices with a fused Adam
 
 
 class Parts:
     """The networks of an agent, on their device.
 
     Attributes:
-        encoder: What everyone looks through.
-        readouts: The first linear layers behind it: critic, projection (φ's last), actor, target.
+        encoder: The encoder that all of them share.
+        readouts: The first linear layers after it: critic, projection (φ's last), actor, target.
         policy: The rest of the actor.
         critic: The rest of the critic.
-        target: Its slowly moving copy.
+        target: The target critic, a slowly moving copy.
         objective: The bisimulation objective with its heads, or None.
     """
 
@@ -47,8 +47,8 @@ class Parts:
             self.encoder = PixelEncoder(observation_shape, s.channels, s.strides).to(device)
         else:
             self.encoder = VectorEncoder(observation_shape[0], s.hidden).to(device)
-        # The critic is read with the projection, and the projection with actor and target, so
-        # these are neighbours.
+        # The critic is computed together with the projection, and the projection together with
+        # actor and target, so these are adjacent.
         widths = {"critic": s.feature_dim, "projection": s.latent_dim}
         widths |= {"actor": s.feature_dim, "target": s.feature_dim}
         if s.objective is None:
@@ -63,7 +63,7 @@ class Parts:
         ):
             target.requires_grad_(False).copy_(critic.detach())
         self.objective: Objective | None = None
-        if s.objective is not None:  # drawn last: with and without it, the others begin as the same
+        if s.objective is not None:  # drawn last, so that it does not change the others
             self.readouts.draw("projection")
             self.objective = make_objective(
                 s.objective, s.latent_dim, action_size, **s.objective_options
@@ -81,7 +81,7 @@ class Parts:
         ]
 
     def make_optimisers(self, settings: DrQV2Settings) -> dict[str, Adam]:
-        """Every parameter is in one of them; alternating: the encoder's are in two."""
+        """Every parameter is in exactly one; in alternating mode the encoder's are in two."""
         s = settings
         encoder: list[Tensor] = list(self.encoder.parameters())
         critic = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
@@ -103,13 +103,13 @@ class Parts:
         return {name: Adam(group, fused=fused) for name, group in groups.items()}
 
     def move_target(self, rate: float) -> None:
-        """Moves the target critic towards the critic by this share of the way."""
+        """Moves the target critic towards the critic: target += rate · (critic − target)."""
         with torch.no_grad():
             torch._foreach_lerp_(self._target_parameters, self._critic_parameters, rate)
 
     @contextmanager
     def frozen_critic(self) -> Iterator[None]:
-        """No gradient is computed for the critic's parameters in what is built inside."""
+        """Within the context, the critic's parameters get no gradient."""
         self.critic.requires_grad_(False)
         try:
             yield
@@ -129,12 +129,12 @@ class Parts:
 
 
 def load_moments(adam: Adam, moments: dict[int, dict[str, Tensor]]) -> None:
-    """Gives an optimiser the moments of another; its rates are the settings' and stay.
+    """Loads Adam's moments and keeps its learning rates, which come from the settings.
 
-    PyTorch takes whatever it is given here, and fails at the next step.
+    PyTorch itself accepts any moments here and fails at the next step.
 
     Raises:
-        ValueError: If they are not Adam's moments of parameters of the same shapes.
+        ValueError: If their shapes are not those of the parameters.
     """
     parameters = [each for group in adam.param_groups for each in group["params"]]
     for index, moment in moments.items():

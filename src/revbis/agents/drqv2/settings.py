@@ -1,4 +1,4 @@
-"""What DrQ-v2 is made of. Imports no torch."""
+"""The settings of DrQ-v2. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from revbis.schema import Above, AboveOrZero, Count, Few, Share, Size, Stride, T
 
 _KERNEL = 3  # side of a convolution's window
 _FLOAT = 4  # bytes
-_PASSES = 4  # activations alive at once: forwards, their gradients, the next batch, scratch
+_PASSES = 4  # activations in memory at once: forward, gradients, next batch, temporaries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class DrQV2Settings(AgentSettings):
     """
 
     objective: Annotated[Text | None, tyro.conf.Suppress] = None
-    """The objective by name or as package.module:factory; the method decides it."""
+    """The objective by name or as package.module:factory; it follows from the method."""
     mode: Literal["joint", "alternating"] = "alternating"
     """joint adds the objective to the critic's loss; alternating gives it its own encoder pass."""
     feature_dim: Size = 50
@@ -40,39 +40,39 @@ class DrQV2Settings(AgentSettings):
     strides: tuple[Stride, Stride, Stride, Stride] = (2, 1, 1, 1)
     """Strides of the four convolutions."""
     learning_rate: Above = 1e-4
-    """Adam's, for encoder, critic and actor."""
+    """Adam's learning rate for encoder, critic and actor."""
     objective_learning_rate: Above = 1e-4
-    """Adam's, for the objective's projection and heads; alternating: also for its encoder steps."""
+    """Adam's learning rate for the objective's projection and heads (alternating: and encoder)."""
     coefficient_learning_rate: Above = 1e-4
-    """Adam's, for the coefficient c."""
+    """Adam's learning rate for the coefficient c."""
     objective_weight: AboveOrZero = 1.0
-    """Weight of the objective beside the critic's loss, in joint mode."""
+    """Weight of the objective relative to the critic's loss, in joint mode."""
     target_rate: Share = 0.01
-    """Share of the critic that enters its target at each update."""
+    """Rate τ of the target critic's moving average."""
     noise_clip: Above = 0.3
-    """Largest noise in target actions and in the actor's loss."""
+    """Largest absolute noise in target actions and in the actor's loss."""
     noise_start: AboveOrZero = 1.0
     """Standard deviation of the exploration noise at the start."""
     noise_end: AboveOrZero = 0.1
     """Standard deviation of the exploration noise at the end."""
     noise_steps: Count = 2_000_000
-    """Agent steps from start to end of the exploration noise."""
+    """Agent steps over which the noise decays from --noise-start to --noise-end."""
     transition: Literal["n_step", "one_step"] = "n_step"
-    """Which transition the objective sees; the critic always sees the n-step one."""
+    """Transition that the objective learns from; the critic always uses the n-step one."""
     objective_loss: Literal["huber", "squared"] | None = None
-    """Loss of the objective's regression; None for the objective's own."""
+    """Loss of the objective's regression; None for the objective's default."""
     normalisation: bool | None = None
-    """Scale embeddings to length 1; None for the objective's own choice."""
+    """Scale embeddings to length 1; None for the objective's default."""
     pairing: Literal["all", "permuted"] | None = None
-    """Compare all pairs of a batch or one partner each; None for the objective's own."""
+    """Compare all pairs of a batch, or one partner each; None for the objective's default."""
     beta: Above | None = None
     """Weight of the angle in MICo's distance; None for 0.1."""
     objective_hidden: Size | None = None
-    """Width of the objective's hidden layer; None for the objective's own."""
+    """Width of the objective's hidden layer; None for the objective's default."""
     compile: bool = False
-    """Use torch.compile on the networks."""
+    """Compile the networks with torch.compile."""
     mixed_precision: bool = False
-    """Compute networks in bfloat16 where that is safe; on GPUs only."""
+    """Run the networks in bfloat16 where that is safe; requires a GPU."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,22 +80,22 @@ class DrQV2Settings(AgentSettings):
             check_name(self.objective)
         if self.beta is not None and "beta" not in accepted_options(self.objective or ""):
             owner = self.objective or "drqv2"
-            raise ValueError(f"beta belongs to MICo's distance, which {owner} does not have")
+            raise ValueError(f"beta is an option of MICo's distance, which {owner} does not have")
 
     @property
     def one_step(self) -> bool:
-        """Whether batches must also carry the one-step transition, for the objective."""
+        """Whether batches must also include the one-step transition, for the objective."""
         return self.objective is not None and self.transition == "one_step"
 
     def check(self, observation_shape: Shape, device: str) -> None:
         """Refuses images too small for the convolutions, and mixed precision on a CPU."""
         if self.mixed_precision and device == "cpu":
-            raise ValueError("mixed_precision needs a GPU, but device is cpu; turn one of them off")
+            raise ValueError("mixed_precision requires a GPU, but device is cpu; change one")
         if len(observation_shape) == 3:
             check_strides(observation_shape[1:], self.strides)
 
     def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
-        """Memory of the images in an update and of what the convolutions make of them."""
+        """Memory of the images and of the convolutions' activations in an update."""
         if len(observation_shape) != 3:
             return 0
         channels, side, _ = observation_shape
@@ -106,12 +106,12 @@ class DrQV2Settings(AgentSettings):
         return _PASSES * batch * numbers * _FLOAT
 
     def for_reading(self) -> Self:
-        """The same networks, not compiled and in full precision."""
+        """The same settings, not compiled and in full precision."""
         return replace(self, compile=False, mixed_precision=False)
 
     @property
     def objective_options(self) -> dict[str, Any]:
-        """The options that were set, for `make_objective`."""
+        """The options for `make_objective` that are set."""
         options = {
             "loss": self.objective_loss,
             "normalisation": self.normalisation,

@@ -41,8 +41,8 @@ def write_report(
         study: The runs.
         folder: Where index.html goes.
         media: Videos and pictures to show, by run folder; they become part of the page.
-        trainings: Reads train.jsonl; to be given again when the page is written again.
-        refresh: Whether the page reloads itself, as while runs go on.
+        trainings: Reads train.jsonl; pass the same one when the page is updated.
+        refresh: Whether the page reloads itself, for runs that are training.
 
     Returns:
         The page's path.

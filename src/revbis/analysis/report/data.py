@@ -92,24 +92,26 @@ def _bests(group: Group, budget: int) -> dict[str, list[float | None]]:
 
 
 def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any]:
-    made = run.evaluations
-    shares = [rounded(one.success) for one in made]
-    names = dict.fromkeys(name for one in made for name in one.status)
+    evaluations = run.evaluations
+    shares = [rounded(one.success) for one in evaluations]
+    names = dict.fromkeys(name for one in evaluations for name in one.status)
     reported = [name for name in names if name not in training.values]
     values: dict[str, Any] = {
         "seed": run.config.seed,
         "state": run_state(run),
         "budget": run.config.frames,
-        "frames": [one.frames for one in made],
-        "updates": [one.updates for one in made],
-        "hours": [hours(one.seconds) for one in made],
-        "return": [rounded(one.mean_return) for one in made],
+        "frames": [one.frames for one in evaluations],
+        "updates": [one.updates for one in evaluations],
+        "hours": [hours(one.seconds) for one in evaluations],
+        "return": [rounded(one.mean_return) for one in evaluations],
         "success": shares if any(share is not None for share in shares) else None,
-        "status": {name: [rounded(one.status.get(name)) for one in made] for name in reported},
+        "status": {
+            name: [rounded(one.status.get(name)) for one in evaluations] for name in reported
+        },
         "training": _thinned(training, alone, every),
     }
     if alone:  # one run has room for its every episode
-        values["episodes"] = [[rounded(value) for value in one.returns] for one in made]
+        values["episodes"] = [[rounded(value) for value in one.returns] for one in evaluations]
     return values
 
 

@@ -92,10 +92,10 @@ def statistics(study: Study) -> list[tuple[Table, list[str]]]:
     Raises:
         ValueError: If the methods have no task in common.
     """
-    made = [tables.aggregate_table(study)]
-    made += [tables.pair_table(study)] if len(study.labels) > 1 else []
+    pooled = [tables.aggregate_table(study)]
+    pooled += [tables.pair_table(study)] if len(study.labels) > 1 else []
     shown = []
-    for table in made:
+    for table in pooled:
         rows = dict.fromkeys((one["method"], one.get("other")) for one in table.records)
         indices = [[str(study.labels.index(label)) for label in row if label] for row in rows]
         shown.append((table, list(map(" ".join, indices))))

@@ -139,7 +139,9 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
         frames=[count(line["frames"]) or 0 for line in lines],
         updates=[count(line.get("updates")) or 0 for line in lines],
         hours=[hours(line.get("seconds")) for line in lines],
-        values={name: kept for name, kept in values.items() if any(v is not None for v in kept)},
+        values={
+            name: series for name, series in values.items() if any(v is not None for v in series)
+        },
         phases=phases,
         odd=tuple(problems),
     )
