@@ -119,7 +119,7 @@ def test_change_between_passes_is_noticed(way):
 
 def test_readouts_do_not_move():
     readouts = _readouts()
-    with pytest.raises(RuntimeError, match="make them on their device"):
+    with pytest.raises(RuntimeError, match="create them on their device"):
         readouts.double()
 
 

@@ -212,11 +212,14 @@ def test_report_on_several_runs_draws_no_video_unless_asked(
     assert (tmp_path / "page" / "index.html").read_text().count("data:video/mp4") == 1
 
 
-@pytest.mark.parametrize("name", ["eval", "neighbours", "report"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("eval", "is not a run"), ("neighbours", "is not a run"), ("report", "contains no run")],
+)
 def test_a_folder_that_is_no_run(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "is not a run" in fails(capsys, name, str(tmp_path))
+    assert f"{tmp_path} {text}" in fails(capsys, name, str(tmp_path))
 
 
 def test_bench_sharing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_it_passes_preflight_and_has_its_presets(toy: Suite) -> None:
     assert preset_config("paper", "slides:slow").action_repeat == 2
     with pytest.raises(ValueError, match="among the 2 of slides; did you mean slides:slow"):
         check(replace(config, task="slides:slo"))
-    with pytest.raises(ValueError, match="quality must be full"):
+    with pytest.raises(ValueError, match="set quality to full"):
         check(replace(config, quality="fast"))
 
 
