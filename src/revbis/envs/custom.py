@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import sys
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from revbis.envs.suite import Suite
+from revbis.system.factories import load_factory, search_working_folder
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -27,17 +26,7 @@ def make_custom(task: str) -> Env[Any, Any]:
     """
     from gymnasium import Env
 
-    module_name, _, factory_name = task.partition(":")
-    _search_working_folder()
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not module_name.startswith(missing.name):
-            raise
-        raise _no_module(task, missing.name) from None
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        raise _no_factory(task)
+    factory = load_factory(task)
     try:
         signature(factory).bind()
     except TypeError as problem:
@@ -57,7 +46,7 @@ def _make(name: str, *, size: int, quality: Quality) -> GymSimulation:  # noqa: 
 def _check(task: str) -> None:
     """Looks for the factory in the module's source; the module is not imported."""
     module, _, factory = task.partition(":")
-    _search_working_folder()
+    search_working_folder()
     try:
         spec = None if module.startswith(".") else find_spec(module)
     except ModuleNotFoundError as absent:
@@ -72,13 +61,6 @@ def _check(task: str) -> None:
         names = _bound_names(Path(spec.origin))
         if names is not None and factory not in names:
             raise _no_factory(task)
-
-
-def _search_working_folder() -> None:
-    """Lets modules of the working folder be imported, as `python -m` does."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
 
 
 def _no_module(task: str, module: str) -> ValueError:

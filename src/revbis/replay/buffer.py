@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from revbis.replay.state import FORMAT, check_state
 from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
@@ -100,8 +101,7 @@ class Replay:
         self._ring = Ring(layout, storage, directory)
         self._starts = StartQueue(layout.capacity)
         self._sequences = SequenceStarts(self._ring, self.stack)
-        self._written = 0
-        self._running = False
+        self._written, self._running = 0, False
         self.sample_seconds = 0.0  # spent on samples
         self._waiting = 0  # the running episode's first record that is not yet in the queue
 
@@ -208,10 +208,8 @@ class Replay:
                 "sample needs at least one transition, but the replay has none; add a whole "
                 f"episode or {self.n_step} steps of one before"
             )
-        start = perf_counter()
-        batch = self.gather(self._generator.integers(len(self), size=batch_size))
-        self.sample_seconds += perf_counter() - start
-        return batch
+        with self._timed():
+            return self.gather(self._generator.integers(len(self), size=batch_size))
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at positions of the queue: 0 is the oldest, len(self) − 1 the newest.
@@ -261,8 +259,9 @@ class Replay:
                 f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
                 "has no such sequence; add a longer episode before, or use a smaller length"
             )
-        positions = self._generator.integers(count, size=batch_size)
-        return self.gather_sequences(positions, length, shift=shift)
+        with self._timed():
+            positions = self._generator.integers(count, size=batch_size)
+            return self.gather_sequences(positions, length, shift=shift)
 
     def gather_sequences(self, positions: Ints, length: int, *, shift: ShiftUnit) -> Sequences:
         """The sequences at positions of their queue: 0 is the oldest, count − 1 the newest.
@@ -276,6 +275,12 @@ class Replay:
         draws, images = (len(index), length + 1) if alike else (len(index) * (length + 1), 1)
         shifts = np.repeat(self._draw_shifts(draws), images, axis=0)
         return gather_sequences(self._ring, index, length, self.stack, shifts)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        self.sample_seconds -= perf_counter()
+        yield
+        self.sample_seconds += perf_counter()
 
     def export(self, start: int, stop: int) -> RecordArrays:
         """Copies of those records in [start, stop) that are still in the ring.
