@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_LARGEST = float(np.finfo(np.float32).max)
-_LARGEST_BATCH = 1_000_000
+_LARGEST, _LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
 
 
 class Replay:
@@ -278,9 +277,9 @@ class Replay:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        self.sample_seconds -= perf_counter()
+        start = perf_counter()
         yield
-        self.sample_seconds += perf_counter()
+        self.sample_seconds += perf_counter() - start
 
     def export(self, start: int, stop: int) -> RecordArrays:
         """Copies of those records in [start, stop) that are still in the ring.
