@@ -1,5 +1,6 @@
 """An agent from outside the package: registered, trained, evaluated, resumed, looked at."""
 
+import json
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from tests.training import evaluations, tiny_config
 
 from revbis.agents import AgentEntry, AgentSettings, make_agent, methods, register, unregister
 from revbis.agents.registry import resolve
+from revbis.cli import main
 from revbis.config import Config
 from revbis.training.run import open_run, train
 
@@ -111,6 +113,14 @@ def test_it_resumes_where_it_was(config, tmp_path):
     assert not train(config, stop=lambda: next(steps) == 47)
     assert train(config)
     assert evaluations(config) == evaluations(config.with_settings(out=tmp_path / "whole"))
+
+
+def test_its_updates_are_measured(toy, capsys):
+    sizes = ["--batch", "4", "--pixels", "20", "--repeats", "1", "--preset", "cpu"]
+    main(["bench", "update", "--method", "toy", *sizes])
+    speed = json.loads(capsys.readouterr().out)
+    assert speed["seconds_per_update"] > 0 and speed["batch"] == 4
+    assert speed["encoder_bound_seconds"] is None and speed["ratio"] is None
 
 
 def test_every_episode_is_announced(config):

@@ -43,7 +43,8 @@ class UpdateSpeed:
     Attributes:
         seconds_per_update: A whole update with sampling and augmentation.
         encoder_bound_seconds: The encoder passes alone, from bytes to features: forward and
-            backward on one batch, forward on the next observations.
+            backward on one batch, forward on the next observations; None if the agent does not
+            offer them alone.
         ratio: The first divided by the second.
         objective_seconds: Forward and backward pass of the objective, given embeddings.
         objective_share: Its share of a whole update; 0 without objective.
@@ -55,8 +56,8 @@ class UpdateSpeed:
     """
 
     seconds_per_update: float
-    encoder_bound_seconds: float
-    ratio: float
+    encoder_bound_seconds: float | None
+    ratio: float | None
     objective_seconds: float
     objective_share: float
     parts: dict[str, float]
@@ -107,12 +108,12 @@ def measure_update(
                 with _timed(whole, name):
                     run()
         used = torch.get_num_threads()
-    update, encoder = median(whole["update"]), median(whole["encoder"])
-    objective = median(whole["objective"] or [0.0])
+    update, objective = median(whole["update"]), median(whole["objective"] or [0.0])
+    encoder = median(whole["encoder"]) if "encoder" in work else None
     return UpdateSpeed(
         seconds_per_update=update,
         encoder_bound_seconds=encoder,
-        ratio=update / encoder,
+        ratio=None if encoder is None else update / encoder,
         objective_seconds=objective,
         objective_share=objective / update,
         parts={name: median(times) for name, times in parts.times.items()},

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from revbis.config import Config
 
 _LIMITS = {"pixels": (8, 2048), "batch": (2, 100_000), "threads": (1, 4096), "frames": (100, 10**9)}
 
@@ -64,10 +67,9 @@ def update(
     from revbis.presets import preset_config
 
     config = preset_config(preset, "dmc:cheetah_run", method)
-    settings = {"mode": mode} | ({} if batch is None else {"batch_size": batch})
     speed = measure_update(
         method,
-        config.with_settings(**settings).agent,
+        _with_known(config, mode=mode, batch_size=batch).agent,
         pixels=config.pixels if pixels is None else pixels,
         repeats=repeats,
         threads=threads,
@@ -103,7 +105,7 @@ def sharing(
     from revbis.presets import preset_config
 
     config = preset_config(preset, "dmc:cheetah_run", method)
-    settings = config.with_settings(mode="joint", batch_size=batch).agent
+    settings = _with_known(config, mode="joint", batch_size=batch).agent
     speeds = measure_neighbours(method, settings, pixels=pixels, repeats=repeats)
     print(json.dumps({"method": method, "preset": preset, "batch": batch, **speeds}))
 
@@ -133,6 +135,13 @@ def train(
 
     speed = measure_training(preset_config(preset, task, method), frames)
     print(json.dumps({"task": task, "method": method, "preset": preset, **speed}))
+
+
+def _with_known(config: Config, **settings: str | int | None) -> Config:
+    """The run with those of the settings that are given and that its agent has."""
+    known = config.as_dict()
+    given = {name: value for name, value in settings.items() if value is not None}
+    return config.with_settings(**{name: v for name, v in given.items() if name in known})
 
 
 def _check_sizes(**sizes: int | None) -> None:
