@@ -54,6 +54,6 @@ def _same_records() -> Iterator[None]:
     ticks = itertools.count()
     with (
         patch("time.perf_counter", lambda: next(ticks) / 1000),
-        patch("revbis.train.resident_bytes", lambda: 10**8),
+        patch("revbis.training.trainer.resident_bytes", lambda: 10**8),
     ):
         yield

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,9 +277,9 @@ class Replay:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        start = perf_counter()
+        start = time.perf_counter()
         yield
-        self.sample_seconds += perf_counter() - start
+        self.sample_seconds += time.perf_counter() - start
 
     def export(self, start: int, stop: int) -> RecordArrays:
         """Copies of those records in [start, stop) that are still in the ring.
