@@ -1,6 +1,7 @@
 """The report page in headless Chromium: it draws, it answers, it asks for nothing, it fits."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -414,15 +415,23 @@ def test_scores_are_in_view_on_a_phone_beside_long_names(chromium: Browser, tmp_
     assert all("explore_steps=" in name and right <= 390 for name, right in cells)
 
 
+def seen(chromium: Browser, section: str, value: str) -> Any:
+    """A value of the page while a section is in view; asked again, it scrolls there again.
+
+    What is drawn in the meantime may move the section, and only a new frame tells what is in view.
+    """
+    chromium.run(f"document.getElementById({section!r}).scrollIntoView()")
+    chromium.tell("Page.captureScreenshot", format="jpeg", quality=1)
+    return chromium.run(f"return {value}")
+
+
 @pytest.mark.slow
 def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     chromium.open(large)
-    chromium.run("document.getElementById('curves').scrollIntoView()")
-    charts = until(lambda: chromium.run("return Object.keys(revbis.charts).length"))
+    charts = until(lambda: seen(chromium, "curves", "Object.keys(revbis.charts).length"))
     assert charts < 7  # the others wait until they come into view
     assert not chromium.run("return 'c-0' in revbis.charts")
-    chromium.run("document.getElementById('c').scrollIntoView()")
-    until(lambda: chromium.run("return 'c-0' in revbis.charts"))
+    until(lambda: seen(chromium, "c", "'c-0' in revbis.charts"))
     chromium.run("revbis.drawAll()")
     click(chromium, "labels-0")
     # Of six tasks the curves and c, the three metrics of the one that is unfolded, and profiles.
