@@ -31,7 +31,9 @@ def measured_flow() -> set[tuple[str, str]]:
         z, next_z = torch.randn(2, 6, 8).requires_grad_().unbind()
         z.retain_grad()
         next_z.retain_grad()
-        out = objective(z, torch.rand(6, 2), torch.rand(6), torch.full((6,), 0.99), next_z)
+        actions = {name: torch.rand(6, 2) for name in objective.policy_actions}
+        discount = torch.full((6,), 0.99)
+        out = objective(z, torch.rand(6, 2), torch.rand(6), discount, next_z, **actions)
         parts = {
             "phi": [z],
             "head": list(objective.representation_parameters()),

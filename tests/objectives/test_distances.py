@@ -5,9 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revbis.objectives import l1_distance, mico_distance, normalise, simsr_distance
+from revbis.objectives import (
+    energy_distance,
+    l1_distance,
+    mico_distance,
+    normalise,
+    simsr_distance,
+)
+from revbis.tabular import revised
+from revbis.tabular.examples import garnet
 
-DISTANCES = [mico_distance, simsr_distance, l1_distance]
+DISTANCES = [mico_distance, simsr_distance, energy_distance, l1_distance]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
@@ -23,6 +31,11 @@ def naive_simsr(x: torch.Tensor, y: torch.Tensor) -> float:
     return 1 - float(x @ y / (x.norm() * y.norm()).clamp_min(1e-300))
 
 
+def naive_energy(x: torch.Tensor, y: torch.Tensor) -> float:
+    own = [math.log1p(math.exp(float(v[-1]))) for v in (x, y)]
+    return sum(own) / 2 + float(((x[:-1] - y[:-1]) ** 2).sum())
+
+
 @given(n=st.integers(1, 6), m=st.integers(1, 6), d=st.integers(1, 9), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=40)
 def test_all_pairs_equal_the_formula_pair_by_pair(n: int, m: int, d: int, seed: int) -> None:
@@ -35,6 +48,8 @@ def test_all_pairs_equal_the_formula_pair_by_pair(n: int, m: int, d: int, seed: 
         for j in range(m):
             assert float(mico[i, j]) == pytest.approx(naive_mico(x[i], y[j]), abs=1e-9)
             assert float(simsr[i, j]) == pytest.approx(naive_simsr(x[i], y[j]), abs=1e-9)
+            energy = float(energy_distance(x, y)[i, j])
+            assert energy == pytest.approx(naive_energy(x[i], y[j]), abs=1e-9)
             l1 = float((x[i] - y[j]).abs().sum())
             assert float(l1_distance(x, y)[i, j]) == pytest.approx(l1, abs=1e-9)
 
@@ -54,7 +69,7 @@ def hard_cases(dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("distance", [mico_distance, simsr_distance])
+@pytest.mark.parametrize("distance", [mico_distance, simsr_distance, energy_distance])
 @pytest.mark.parametrize("rowwise", [False, True])
 def test_values_and_gradients_are_finite_in_hard_cases(distance, dtype, rowwise) -> None:
     x = hard_cases(dtype)
@@ -80,6 +95,18 @@ def test_normalised_mico_lives_between_1_and_1_plus_a_right_angle() -> None:
     assert 1 <= d.min() < d.max() <= 1 + 0.05 * math.pi + 1e-6
 
 
+def test_any_negative_type_matrix_is_an_energy_distance() -> None:
+    """The exact revised metric of an MDP is reproduced by coordinates and self-distances."""
+    mdp, policy = garnet(7, 3, 3, seed=0)
+    U = torch.tensor(revised(mdp, policy, 0.9).matrix())
+    centring = torch.eye(7) - 1 / 7
+    values, vectors = torch.linalg.eigh(-centring.double() @ U @ centring.double() / 2)
+    places = vectors * values.clamp_min(0).sqrt()
+    last = torch.log(torch.expm1(U.diagonal()))[:, None]
+    x = torch.cat([places, last], dim=1)
+    assert torch.allclose(energy_distance(x, x), U, atol=1e-8)
+
+
 def test_simsr_of_equal_opposite_and_zero_vectors() -> None:
     x = torch.tensor([[1.0, 0.0], [-2.0, 0.0], [0.0, 0.0]])
     assert simsr_distance(x, x).tolist() == [[0, 2, 1], [2, 0, 1], [1, 1, 1]]
@@ -91,6 +118,7 @@ def test_autocast_does_not_lower_the_precision() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(simsr_distance(x, x), plain)
         assert mico_distance(x, x).dtype == torch.float32
+        assert energy_distance(x, x).dtype == torch.float32
 
 
 def test_no_three_dimensional_temporary() -> None:

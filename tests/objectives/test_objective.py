@@ -2,6 +2,9 @@ import pytest
 import torch
 
 from revbis.objectives import DESIGNS, OBJECTIVES, NonFiniteError, make_objective
+from revbis.objectives.inputs import Transitions, random_partners
+from revbis.objectives.registry import accepted_options
+from revbis.objectives.scaling import RunningScale
 
 B, D, A = 12, 5, 3
 
@@ -15,6 +18,8 @@ def batch(seed: int = 0, column: bool = False) -> dict[str, torch.Tensor]:
         "reward": reward[:, None] if column else reward,
         "discount": discount[:, None] if column else discount,
         "next_z": torch.randn(B, D, generator=g).requires_grad_(),
+        "policy_action": torch.rand(B, A, generator=g).requires_grad_(),
+        "next_policy_action": torch.rand(B, A, generator=g).requires_grad_(),
     }
 
 
@@ -32,7 +37,8 @@ def run(objective, inputs, seed: int = 0):
 @pytest.mark.parametrize("loss", ["huber", "squared"])
 @pytest.mark.parametrize("normalisation", [True, False])
 def test_each_loss_touches_exactly_its_own_parameters(name, pairing, loss, normalisation) -> None:
-    objective = build(name, pairing=pairing, loss=loss, normalisation=normalisation)
+    options = {"pairing": pairing, "loss": loss, "normalisation": normalisation}
+    objective = build(name, **{k: v for k, v in options.items() if k in accepted_options(name)})
     inputs = batch()
     out = run(objective, inputs)
     own = set(objective.representation_parameters())
@@ -42,7 +48,8 @@ def test_each_loss_touches_exactly_its_own_parameters(name, pairing, loss, norma
 
     out.representation_loss.backward(retain_graph=True)
     assert inputs["z"].grad is not None and inputs["z"].grad.abs().sum() > 0
-    assert inputs["next_z"].grad is None
+    stopped = ("next_z", "policy_action", "next_policy_action")
+    assert all(inputs[tensor].grad is None for tensor in stopped)
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in own if p.dim() > 1)
     assert all(p.grad is None for p in raw)
 
@@ -69,26 +76,43 @@ def test_names_are_points_on_one_grid() -> None:
         assert (objective.psi is not None) == design.state_action
         assert (objective.coefficient is not None) == design.adaptive
         assert design.distance == name.split("-")[0]
-    assert len({*DESIGNS.values()}) == len(DESIGNS) == 9
+        assert ("full" in name) == design.tied
+        assert ("pairs" in name) == (design.follows == "pairs")
+    assert len({*DESIGNS.values()}) == len(DESIGNS) == 18
 
 
-@pytest.mark.parametrize("name", ["mico", "simsr", "mico-rev", "simsr-rev-no-c"])
+@pytest.mark.parametrize("name", [n for n in DESIGNS if n != "mico-rev-released"])
 @torch.no_grad()
 def test_all_pairs_against_a_double_loop(name) -> None:
-    objective = build(name, loss="squared").double()
+    design = DESIGNS[name]
+    objective = build(name, loss="squared", reward_scale="none").double()
     inputs = {k: v.detach().double() for k, v in batch().items()}
     out = run(objective, inputs)
     x = objective.embed(inputs["z"], inputs["action"])
-    following = inputs["next_z"] / inputs["next_z"].norm(dim=1, keepdim=True)
-    c = (0.5, 0.5) if DESIGNS[name].adaptive else (1.0, 0.97)
-    total = 0.0
+    states = objective.scale(inputs["z"])
+    under_policy = objective.embed(inputs["z"], inputs["policy_action"])
+    following = objective.scale(inputs["next_z"])
+    if design.follows == "pairs":
+        following = objective.embed(inputs["next_z"], inputs["next_policy_action"])
+    c = (0.5, 0.5) if design.adaptive else (1.0, 0.97)
+
+    def between(x, i, j):
+        return float(objective.distance(x[i : i + 1], x[j : j + 1]))
+
+    losses, ties = [], []
     for i in range(B):
         for j in range(B):
-            prediction = objective.distance(x[i : i + 1], x[j : j + 1])[0, 0]
-            next_distance = objective.distance(following[i : i + 1], following[j : j + 1])[0, 0]
-            gap = abs(inputs["reward"][i] - inputs["reward"][j])
-            total += float((prediction - c[0] * gap - c[1] * next_distance) ** 2)
-    assert float(out.representation_loss) == pytest.approx(total / B**2, abs=1e-7)
+            if i == j and (design.tied or design.follows == "pairs" or name == "energy"):
+                continue  # a sample and itself are not independent
+            gap = abs(float(inputs["reward"][i] - inputs["reward"][j]))
+            target = c[0] * gap + c[1] * between(following, i, j)
+            losses.append((between(x, i, j) - target) ** 2)
+            ties.append((between(states, i, j) - between(under_policy, i, j)) ** 2)
+    expected = sum(losses) / len(losses)
+    if design.tied:
+        assert float(out.tie_loss) == pytest.approx(sum(ties) / len(ties), rel=1e-6)
+        expected += sum(ties) / len(ties)
+    assert float(out.representation_loss) == pytest.approx(expected, rel=1e-6)
 
 
 def test_permuted_pairs_are_entries_of_all_pairs() -> None:
@@ -111,23 +135,134 @@ def test_a_terminated_pair_has_no_next_state_term() -> None:
     assert torch.allclose(weight[1:, 1:], torch.tensor(0.97))
 
 
-def test_the_released_variant_sees_only_the_mean_reward_gap() -> None:
-    """Its targets differ by next-state distances alone, and one member carries no gradient."""
-    objective = build("mico-rev-released")
-    inputs = batch()
-    out = run(objective, inputs)
+def released_losses(objective, inputs, partner):
+    """What the released code computes: gaps of shape [B, 1] beside distances of shape [B]."""
+    x = objective.embed(inputs["z"], inputs["action"])
+    distances = objective.distance(x, x[partner].detach(), rowwise=True)
+    next_z = objective.scale(inputs["next_z"].detach())
+    following = objective.distance(next_z, next_z[partner], rowwise=True)
+    reward = inputs["reward"].reshape(B, 1)
+    gaps = torch.nn.functional.smooth_l1_loss(reward, reward[partner], reduction="none")
+    weights = torch.softmax(objective.coefficient.raw_c, dim=0)
+    wanted = weights[0] * gaps + weights[1] * following
+    assert wanted.shape == (B, B)  # the broadcast
+    distances = distances.expand(B, B)
+    return (
+        torch.nn.functional.mse_loss(distances, wanted.detach()),
+        torch.nn.functional.mse_loss(distances.detach(), wanted),
+    )
+
+
+@pytest.mark.parametrize("largest", [1.0, 5.0])
+def test_the_released_variant_is_the_released_broadcast(largest) -> None:
+    """Every gradient agrees with a transcription, raw_c's included."""
+    objective = build("mico-rev-released").double()
+    inputs = {k: v.detach().double() for k, v in batch().items()}
+    inputs["z"].requires_grad_()
+    inputs["reward"] = inputs["reward"] * largest
     partner = torch.randperm(B, generator=torch.Generator().manual_seed(0))
-    gaps = (inputs["reward"] - inputs["reward"][partner]).abs()
-    assert out.gap.shape == ()
-    assert float(out.gap) == pytest.approx(float((gaps**2 / 2).mean()))  # gaps below 1: smooth L1
-    assert objective.regression.__class__.__name__ == "MSELoss"
-    first = objective.embed(inputs["z"], inputs["action"])
-    second = first[partner].detach()
-    targets = 0.5 * out.gap + 0.5 * out.following
-    loss = ((objective.distance(first, second, rowwise=True) - targets) ** 2).mean()
-    (expected,) = torch.autograd.grad(loss, inputs["z"])
-    (got,) = torch.autograd.grad(out.representation_loss, inputs["z"])
-    assert torch.allclose(got, expected, atol=1e-7)
+    optimiser = torch.optim.Adam(objective.parameters(), lr=0.01)
+    for _ in range(5):
+        out = run(objective, inputs)
+        ours, theirs = out.losses.values(), released_losses(objective, inputs, partner)
+        own = [inputs["z"], *objective.representation_parameters()]
+        raw = list(objective.coefficient_parameters())
+        for mine, released, parameters in zip(ours, theirs, (own, raw), strict=True):
+            got = torch.autograd.grad(mine, parameters, retain_graph=True)
+            expected = torch.autograd.grad(released, parameters, retain_graph=True)
+            assert all(map(torch.allclose, got, expected))
+            assert got[0].abs().sum() > 0
+        optimiser.zero_grad()
+        sum(ours).backward()
+        optimiser.step()
+
+
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.policy_actions])
+def test_a_missing_action_of_the_policy_is_named(name) -> None:
+    objective, inputs = build(name), batch()
+    (needed,) = objective.policy_actions
+    del inputs[needed]
+    with pytest.raises(ValueError, match=rf"needs {needed}=\[B, 3\]: actions drawn from the curre"):
+        run(objective, inputs)
+    inputs[needed] = torch.zeros(B, A + 1)
+    with pytest.raises(ValueError, match=rf"{needed} must be \[12, 3\], got \[12, 4\]"):
+        run(objective, inputs)
+    inputs[needed] = torch.full((B, A), float("nan"))
+    with pytest.raises(NonFiniteError, match=f"{needed} has 36 non-finite values"):
+        run(objective, inputs)
+
+
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.tied])
+@pytest.mark.parametrize("pairing", ["all", "permuted"])
+def test_the_tie_trains_phi_alone(name, pairing) -> None:
+    """Its targets are ψ's distances: no gradient through them, and none of it reaches ψ."""
+    objective, inputs = build(name, pairing=pairing), batch()
+    partner = torch.arange(1, B + 1) % B if pairing == "permuted" else None
+    transitions = {k: inputs[k] for k in ("z", "action", "reward", "discount", "next_z")}
+    tie, targets = objective._tie(
+        Transitions(**transitions, policy_action=inputs["action"]), partner
+    )
+    tie.backward()
+    assert inputs["z"].grad.abs().sum() > 0
+    assert not targets.requires_grad
+    assert all(p.grad is None for p in objective.parameters())
+    z = inputs["z"].detach().requires_grad_()
+    x = objective.scale(z)
+    y = x if partner is None else x[partner]
+    distances = objective.distance(x, y, rowwise=partner is not None)
+    beside = slice(None) if partner is not None else ~torch.eye(B, dtype=torch.bool)
+    loss = torch.nn.functional.huber_loss(distances[beside], targets[beside])
+    assert torch.allclose(torch.autograd.grad(loss, z)[0], inputs["z"].grad, atol=1e-7)
+
+
+def test_partners_are_others_where_pairs_are_independent() -> None:
+    g = torch.Generator().manual_seed(0)
+    for size in (2, 3, 17):
+        for _ in range(20):
+            partner = random_partners(torch.zeros(size, 1), g, others=True)
+            assert sorted(partner.tolist()) == list(range(size))
+            assert (partner != torch.arange(size)).all()
+
+
+@pytest.mark.parametrize("name", ["simsr-rev-full", "energy-rev-full-no-c", "mico"])
+def test_the_running_scale_takes_the_rewards_unit_away(name) -> None:
+    gradients, scales = [], []
+    for factor in (1.0, 100.0):
+        objective = build(name, reward_scale="running")
+        for seed in range(30):
+            inputs = batch(seed)
+            inputs["reward"] = factor * inputs["reward"]
+            out = run(objective, inputs)
+        gradients.append(torch.autograd.grad(out.representation_loss, inputs["z"])[0])
+        scales.append(objective.status()["reward_scale"])
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-7)
+    assert scales[1] == pytest.approx(100 * scales[0], rel=1e-5)
+    weights_add_up = DESIGNS[name].adaptive
+    expected = 2 * out.gap.mean() * scales[1] / scales[1]
+    assert float(expected) == pytest.approx(1 if weights_add_up else 0.03, rel=0.2)
+
+
+def test_the_scale_waits_for_the_first_reward() -> None:
+    scale = RunningScale()
+    assert torch.equal(scale(torch.zeros(4), None), torch.zeros(4))
+    assert float(scale.value) == 1 and int(scale.batches) == 0
+    assert torch.equal(scale(torch.tensor([0.0, 3.0]), None), torch.tensor([0.0, 1.0]))
+    scale(torch.zeros(2), None)
+    assert float(scale.value) == 1.5 and int(scale.batches) == 2
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "weights"), [("discount", (0.03, 0.97)), (0.9, (0.1, 0.9)), (0.5, (0.5, 0.5))]
+)
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.adaptive])
+def test_c_may_be_the_discount_or_a_number(name, coefficient, weights) -> None:
+    objective = build(name, coefficient=coefficient)
+    out = run(objective, batch())
+    assert out.coefficient_loss is None and not list(objective.coefficient_parameters())
+    assert float(out.reward_weight.mean()) == pytest.approx(weights[0], abs=1e-6)
+    assert float(out.next_weight.mean()) == pytest.approx(weights[1], abs=1e-6)
+    known = {} if coefficient == "discount" else {"c": coefficient}
+    assert {k: v for k, v in objective.status().items() if k == "c"} == known
 
 
 def test_dbc_target_and_likelihood_by_hand() -> None:
@@ -238,6 +373,12 @@ def test_one_transition_makes_no_pair() -> None:
         ("mico", {"pairing": "some"}, "pairing must be one of"),
         ("mico", {"hidden": 0}, "hidden must be"),
         ("dbc", {"beta": 1.0}, "an option of dbc"),
+        ("energy", {"normalisation": True}, "an option of energy must be one of"),
+        ("simsr-rev-no-c", {"coefficient": 0.9}, "an option of simsr-rev-no-c must be one of"),
+        ("simsr-rev", {"coefficient": 1.0}, r"learned, discount or a number in \(0, 1\), got 1.0"),
+        ("simsr-rev", {"coefficient": True}, "coefficient must be"),
+        ("simsr-rev", {"coefficient": "gamma"}, "coefficient must be .* got 'gamma'"),
+        ("simsr-rev", {"reward_scale": "max"}, "reward_scale must be one of none, running"),
     ],
 )
 def test_unknown_names_and_options_are_refused(name, options, message) -> None:

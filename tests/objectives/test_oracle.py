@@ -35,19 +35,26 @@ def every_transition(mdp):
     return row, s, a, t, p
 
 
-def learned_target(objective, mdp, embedding, c):
-    """The objective's own targets for every pair of transitions; weights (1−c, c) or (1, γ)."""
-    _, s, a, t, _ = every_transition(mdp)
+def output(objective, mdp, embedding, c, rows, policy_action=None):
+    """The objective on these (s, a, s'); weights (1−c, c) or (1, γ)."""
+    s, a, t = rows
+    one_hot = torch.eye(mdp.n_actions, dtype=torch.float64)
     if objective.coefficient is not None:
         with torch.no_grad():  # softmax(raw_c) = (1−c, c)
             objective.coefficient.raw_c.copy_(torch.tensor([np.log(1 - c), np.log(c)]))
-    out = objective(
+    drawn = one_hot[a if policy_action is None else policy_action]
+    return objective(
         embedding[s],
-        torch.eye(mdp.n_actions, dtype=torch.float64)[a],
+        one_hot[a],
         torch.from_numpy(mdp.rewards[s, a]),
         torch.full((len(s),), GAMMA, dtype=torch.float64),
         embedding[t],
+        policy_action=drawn,
+        next_policy_action=drawn,
     )
+
+
+def learned_target(out):
     return target(out.gap, out.following, out.reward_weight, out.next_weight).numpy()
 
 
@@ -57,18 +64,23 @@ def expected_over(rows: np.ndarray, weights: np.ndarray, n: int, values: np.ndar
     return average @ values @ average.T
 
 
-@pytest.mark.parametrize("name", [n for n in DESIGNS if n != "mico-rev-released"])
+FOLLOWED_BY_STATES = [
+    name for name, d in DESIGNS.items() if d.follows == "states" and not d.released
+]
+
+
+@pytest.mark.parametrize("name", FOLLOWED_BY_STATES)
 def test_one_learned_target_is_one_exact_operator(name, world) -> None:
     mdp, policy = world
     torch.manual_seed(0)
-    objective = make_objective(name, 4, mdp.n_actions, hidden=8).double()
+    objective = make_objective(name, 4, mdp.n_actions, hidden=8, reward_scale="none").double()
     embedding = torch.randn(mdp.n_states, 4, dtype=torch.float64)
-    unit = embedding / embedding.norm(dim=1, keepdim=True)
-    U = objective.distance(unit, unit).numpy()
-    row, s, a, _, p = every_transition(mdp)
+    states = objective.scale(embedding)
+    U = objective.distance(states, states).numpy()
+    row, s, a, t, p = every_transition(mdp)
     c = 0.3
     weights = (1 - c, c) if DESIGNS[name].adaptive else (1.0, GAMMA)
-    learned = learned_target(objective, mdp, embedding, c)
+    learned = learned_target(output(objective, mdp, embedding, c, (s, a, t)))
     G = expected_over(row, p, len(mdp.state_actions), learned)
     exact_G = operators.state_action_distance(mdp, U, *weights)
     assert np.abs(G - exact_G).max() < 1e-6
@@ -77,6 +89,66 @@ def test_one_learned_target_is_one_exact_operator(name, world) -> None:
     exact_U = operators.state_distance(mdp, policy, exact_G)
     assert np.abs(learned_U - exact_U).max() < 1e-6
     assert np.abs(exact_U - U).max() > 1e-3  # the operator did something
+
+
+def behaviour_and_target(mdp):
+    """The policy that acts, and another one whose metric is wanted."""
+    generator = np.random.default_rng(5)
+    draws = generator.dirichlet(np.ones(mdp.n_actions), size=(2, mdp.n_states))
+    draws *= mdp.available
+    return draws / draws.sum(axis=2, keepdims=True)
+
+
+def pair_distances(objective, mdp, embedding):
+    """ψ's own distances between all state-action pairs, in the order of `state_actions`."""
+    s, a = mdp.state_actions.T.copy()
+    with torch.no_grad():
+        x = objective.embed(embedding[s], torch.eye(mdp.n_actions, dtype=torch.float64)[a])
+        return objective.distance(x, x).numpy()
+
+
+@pytest.mark.parametrize("name", [name for name, d in DESIGNS.items() if d.tied])
+def test_both_equations_are_exact_when_the_data_are_another_policys(name, world) -> None:
+    """Data of one policy; the tie averages over the other's actions, so U is the other's."""
+    mdp, _ = world
+    behaviour, wanted = behaviour_and_target(mdp)
+    torch.manual_seed(0)
+    objective = make_objective(name, 4, mdp.n_actions, hidden=8, reward_scale="none").double()
+    embedding = torch.randn(mdp.n_states, 4, dtype=torch.float64)
+    states = objective.scale(embedding)
+    U = objective.distance(states, states).numpy()
+    row, s, a, t, p = (np.repeat(x, mdp.n_actions) for x in every_transition(mdp))
+    drawn = np.tile(np.arange(mdp.n_actions), len(s) // mdp.n_actions)
+    likely = p * behaviour[s, a] * wanted[s, drawn]
+    c = 0.3
+    out = output(objective, mdp, embedding, c, (s, a, t), drawn)
+
+    # How often the behaviour policy takes an action does not matter: G is conditioned on it.
+    given_pair = likely / np.bincount(row, likely)[row]
+    G = expected_over(row, given_pair, len(mdp.state_actions), learned_target(out))
+    weights = (1 - c, c) if DESIGNS[name].adaptive else (1.0, GAMMA)
+    assert np.abs(G - operators.state_action_distance(mdp, U, *weights)).max() < 1e-6
+    given_state = likely / np.bincount(s, likely)[s]
+    tied = expected_over(s, given_state, mdp.n_states, out.tie_target.numpy())
+    of_pairs = pair_distances(objective, mdp, embedding)
+    assert np.abs(tied - operators.state_distance(mdp, wanted, of_pairs)).max() < 1e-6
+    assert np.abs(tied - operators.state_distance(mdp, behaviour, of_pairs)).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", [name for name, d in DESIGNS.items() if d.follows == "pairs"])
+def test_what_follows_may_be_pairs_under_another_policy(name, world) -> None:
+    mdp, _ = world
+    _, wanted = behaviour_and_target(mdp)
+    torch.manual_seed(0)
+    objective = make_objective(name, 4, mdp.n_actions, hidden=8).double()
+    embedding = torch.randn(mdp.n_states, 4, dtype=torch.float64)
+    row, s, a, t, p = (np.repeat(x, mdp.n_actions) for x in every_transition(mdp))
+    drawn = np.tile(np.arange(mdp.n_actions), len(s) // mdp.n_actions)
+    likely = p * wanted[t, drawn]
+    out = output(objective, mdp, embedding, 0.3, (s, a, t), drawn)
+    G = expected_over(row, likely, len(mdp.state_actions), learned_target(out))
+    U = operators.state_distance(mdp, wanted, pair_distances(objective, mdp, embedding))
+    assert np.abs(G - operators.state_action_distance(mdp, U, 0.7, 0.3)).max() < 1e-6
 
 
 def test_a_sequence_of_coefficients_is_the_exact_sequence(world) -> None:

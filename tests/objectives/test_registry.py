@@ -58,7 +58,9 @@ def test_every_objective_keeps_the_protocol(name: str) -> None:
     assert objective.compares in ("state", "state_action")
     assert objective.metric == ("pi_bisimulation" if name == "dbc" else "revised")
     learned = list(objective.coefficient_parameters())
-    assert objective.status() == ({"c": 0.5} if learned else {})
+    expected = {"c": 0.5} if learned else {}
+    expected |= {"reward_scale": 1.0} if "full" in name else {}
+    assert objective.status() == expected
     z, action = torch.randn(3, 4), torch.rand(3, 2)
     compared = objective.embed(z, action)
     assert torch.equal(compared, objective.scale(z)) == (objective.compares == "state")
@@ -73,7 +75,7 @@ def test_entries_say_what_they_are() -> None:
     assert list(descriptions) == [*DESIGNS, "dbc"]
     assert len(set(descriptions.values())) == len(descriptions)
     assert all(text and "\n" not in text and len(text) <= 60 for text in descriptions.values())
-    text = "SimSR distance between state-action pairs, weights (1−c, c)"
+    text = "SimSR distance between pairs, weights (1−c, c)"
     assert descriptions["simsr-rev"] == text
     assert "beta" in accepted_options("mico") and "beta" not in accepted_options("simsr-rev")
     assert accepted_options("somebodys.module:make") == ()

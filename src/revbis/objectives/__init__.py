@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from revbis.objectives.bisimulation import BisimulationObjective
     from revbis.objectives.coefficient import AdaptiveCoefficient
     from revbis.objectives.dbc import DBCObjective
-    from revbis.objectives.distances import l1_distance, mico_distance, normalise, simsr_distance
+    from revbis.objectives.distances import (
+        energy_distance,
+        l1_distance,
+        mico_distance,
+        normalise,
+        simsr_distance,
+    )
     from revbis.objectives.inputs import NonFiniteError, Transitions
     from revbis.objectives.output import ObjectiveOutput
     from revbis.objectives.protocol import Objective
     from revbis.objectives.targets import (
         gaussian_w2,
-        mean_reward_gap,
         pair_discount,
         reward_gap,
+        smooth_gap,
         target,
     )
 
@@ -45,14 +51,15 @@ _HOMES = {
     "Objective": "protocol",
     "ObjectiveOutput": "output",
     "Transitions": "inputs",
+    "energy_distance": "distances",
     "gaussian_w2": "targets",
     "l1_distance": "distances",
-    "mean_reward_gap": "targets",
     "mico_distance": "distances",
     "normalise": "distances",
     "pair_discount": "targets",
     "reward_gap": "targets",
     "simsr_distance": "distances",
+    "smooth_gap": "targets",
     "target": "targets",
 }
 
@@ -69,16 +76,17 @@ __all__ = [
     "ObjectiveEntry",
     "ObjectiveOutput",
     "Transitions",
+    "energy_distance",
     "gaussian_w2",
     "l1_distance",
     "make_objective",
-    "mean_reward_gap",
     "mico_distance",
     "normalise",
     "pair_discount",
     "register",
     "reward_gap",
     "simsr_distance",
+    "smooth_gap",
     "target",
     "unregister",
 ]

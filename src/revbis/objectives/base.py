@@ -32,11 +32,13 @@ class BaseObjective(nn.Module):
     Attributes:
         compares: What `embed` embeds: "state" or "state_action".
         metric: The exact metric it is meant to learn, one of `revbis.tabular.METRICS`.
+        policy_actions: Which of policy_action and next_policy_action a call must pass.
         steps: Batches so far.
     """
 
     compares: Level = "state"
     metric: str = "revised"
+    policy_actions: tuple[str, ...] = ()
     steps: Tensor
 
     def __init__(self, latent_dim: int, action_dim: int, *, normalisation: bool = False) -> None:
@@ -60,6 +62,8 @@ class BaseObjective(nn.Module):
         discount: Tensor,
         next_z: Tensor,
         generator: torch.Generator | None = None,
+        policy_action: Tensor | None = None,
+        next_policy_action: Tensor | None = None,
     ) -> ObjectiveOutput:
         """The losses of one batch.
 
@@ -71,17 +75,20 @@ class BaseObjective(nn.Module):
                 not use it, as in Eq. 9.
             next_z: Embeddings of the next states, [B, D]; no gradient reaches them.
             generator: Draws the partners when pairs are permuted.
+            policy_action: Actions of the current policy at the states of z, [B, A]; needed where
+                `policy_actions` names it, and without gradient.
+            next_policy_action: The same at the next states.
 
         Raises:
-            ValueError: For wrong shapes.
+            ValueError: For wrong shapes, or an action of the policy that is missing.
             NonFiniteError: For NaN or infinity in an input or a loss.
         """
-        transitions = Transitions(z, action, reward, discount, next_z)
-        batch = check_transitions(transitions, self.latent_dim, self.action_dim)
+        given = Transitions(z, action, reward, discount, next_z, policy_action, next_policy_action)
+        batch = check_transitions(given, self.latent_dim, self.action_dim, self.policy_actions)
         out = self.compute(batch, generator)
         if not isinstance(out, ObjectiveOutput):
             raise TypeError(f"compute must return an ObjectiveOutput, got {type(out).__name__}")
-        refuse_non_finite(batch._asdict() | out.losses, self.steps)
+        refuse_non_finite(batch.tensors() | out.losses, self.steps)
         self.steps += 1
         return out
 

@@ -1,7 +1,7 @@
-"""MICo, SimSR, their revised forms and the ablations: points on one grid.
+"""MICo, SimSR, energy, their revised and complete forms: points of one grid.
 
-The grid is distance × state-action encoder ψ × weights. An objective receives embeddings and owns
-only its heads; the encoder φ stays with the agent.
+The grid is distance × state-action encoder ψ × what follows × tie × weights. An objective receives
+embeddings and owns only its heads; the encoder φ stays with the agent.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from revbis.objectives.base import BaseObjective
 from revbis.objectives.coefficient import AdaptiveCoefficient
-from revbis.objectives.distances import mico_distance, simsr_distance
+from revbis.objectives.distances import energy_distance, mico_distance, simsr_distance
 from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.targets import mean_reward_gap, pair_discount, reward_gap, target
+from revbis.objectives.scaling import RunningScale
+from revbis.objectives.targets import pair_discount, reward_gap, smooth_gap, target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Loss = Literal["huber", "squared"]
 Pairing = Literal["all", "permuted"]
+RewardScale = Literal["none", "running"]
 
 
 class StateActionEncoder(nn.Module):
@@ -55,6 +57,9 @@ class BisimulationObjective(BaseObjective):
         beta: Weight of the angle in MICo's distance.
         hidden: Width of ψ's hidden layer.
         pairing: "all" pairs of a batch, or each element with one other ("permuted").
+        coefficient: Where the design has weights (1−c, c): c is "learned", the "discount" of each
+            pair, or this number.
+        reward_scale: Divide reward gaps by a "running" scale, or by "none".
     """
 
     def __init__(
@@ -68,33 +73,41 @@ class BisimulationObjective(BaseObjective):
         beta: float = 0.1,
         hidden: int = 1024,
         pairing: Pairing = "all",
+        coefficient: Literal["learned", "discount"] | float = "learned",
+        reward_scale: RewardScale = "none",
     ) -> None:
         super().__init__(latent_dim, action_dim, normalisation=normalisation)
         self.design, self.beta = design, beta
         self.compares = "state_action" if design.state_action else "state"
+        self.policy_actions = design.policy_actions
         self.rowwise = pairing == "permuted"
-        self.regression = nn.HuberLoss() if loss == "huber" else nn.MSELoss()
+        self.squared = loss == "squared"
+        self.regression = nn.MSELoss() if self.squared else nn.HuberLoss()
         self.psi = (
             StateActionEncoder(latent_dim, action_dim, hidden) if design.state_action else None
         )
-        self.coefficient = AdaptiveCoefficient() if design.adaptive else None
+        learned = design.adaptive and coefficient == "learned"
+        self.coefficient = AdaptiveCoefficient() if learned else None
+        self.c = coefficient if isinstance(coefficient, float) else None
+        self.reward_scale = RunningScale() if reward_scale == "running" else None
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
         """The losses of a checked batch; the generator draws partners when pairs are permuted."""
-        partner = random_partners(batch.z, generator) if self.rowwise else None
+        partner = None
+        if self.rowwise:
+            partner = random_partners(batch.z, generator, others=self.design.independent)
         embedding = self.embed(batch.z, batch.action)
-        prediction = self._predict(embedding, partner)
-        gap, following, reward_weight, next_weight = self._target_parts(batch, partner)
+        prediction = self._between(embedding, partner)
+        gap, reward_weight, next_weight = self._weighted_gap(batch, partner)
+        following = self._following(batch, partner)
         targets = target(gap, following, reward_weight, next_weight)
 
-        representation = self.regression(prediction, targets.detach().expand_as(prediction))
-        coefficient = None
-        if self.coefficient is not None:
-            coefficient = self.regression(prediction.detach(), targets.expand_as(prediction))
+        loss = self._regress(prediction, targets.detach())
+        tie_loss, tie_target = self._tie(batch, partner)
         detached = embedding.detach()
         return ObjectiveOutput(
-            representation_loss=representation,
-            coefficient_loss=coefficient,
+            representation_loss=loss if tie_loss is None else loss + tie_loss,
+            coefficient_loss=self._coefficient_loss(batch, partner, prediction.detach(), targets),
             embedding=detached,
             prediction=prediction.detach(),
             self_distance=self.distance(detached, detached, rowwise=True),
@@ -102,13 +115,17 @@ class BisimulationObjective(BaseObjective):
             following=following,
             reward_weight=reward_weight.detach(),
             next_weight=next_weight.detach(),
+            tie_loss=None if tie_loss is None else tie_loss.detach(),
+            tie_target=tie_target,
         )
 
     def distance(self, x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
         """The distance of this objective between embeddings, [N, D] × [M, D] → [N, M]."""
         if self.design.distance == "mico":
             return mico_distance(x, y, self.beta, rowwise=rowwise)
-        return simsr_distance(x, y, rowwise=rowwise)
+        if self.design.distance == "simsr":
+            return simsr_distance(x, y, rowwise=rowwise)
+        return energy_distance(x, y, rowwise=rowwise)
 
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared: ψ(φ(s), a), or φ(s) where there is no ψ, [B, D]."""
@@ -120,35 +137,90 @@ class BisimulationObjective(BaseObjective):
         return iter(()) if self.coefficient is None else self.coefficient.parameters()
 
     def status(self) -> dict[str, float]:
-        """The coefficient c, where there is one."""
-        return {} if self.coefficient is None else {"c": float(self.coefficient()[1].detach())}
+        """The coefficient c and the scale of the reward gaps, where there are such."""
+        status = {}
+        if self.coefficient is not None:
+            status["c"] = float(self.coefficient()[1].detach())
+        elif self.c is not None:
+            status["c"] = self.c
+        if self.reward_scale is not None:
+            status["reward_scale"] = float(self.reward_scale.value)
+        return status
 
-    def _predict(self, embedding: Tensor, partner: Tensor | None) -> Tensor:
-        other = embedding if partner is None else embedding[partner]
+    def _between(self, x: Tensor, partner: Tensor | None) -> Tensor:
+        """Distances of the pairs, [B, B], or [B] for permuted ones."""
+        other = x if partner is None else x[partner]
         if self.design.released:
             other = other.detach()
-        return self.distance(embedding, other, rowwise=self.rowwise)
+        return self.distance(x, other, rowwise=self.rowwise)
+
+    def _regress(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        targets = targets.expand_as(prediction)
+        if self.design.independent and not self.rowwise:
+            prediction, targets = off_diagonal(prediction), off_diagonal(targets)
+        loss: Tensor = self.regression(prediction, targets)
+        return loss
 
     @torch.no_grad()
-    def _next_distance(self, next_z: Tensor, partner: Tensor | None) -> Tensor:
-        next_z = self.scale(next_z)
-        other = next_z if partner is None else next_z[partner]
-        return self.distance(next_z, other, rowwise=self.rowwise)
+    def _following(self, batch: Transitions, partner: Tensor | None) -> Tensor:
+        """Distances of what follows: of the next states, or of pairs under the policy."""
+        if batch.next_policy_action is None:
+            return self._between(self.scale(batch.next_z), partner)
+        return self._between(self.embed(batch.next_z, batch.next_policy_action), partner)
 
-    def _target_parts(
+    def _tie(
         self, batch: Transitions, partner: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Reward gap, next-state distance, and the weights of the two."""
-        other = batch if partner is None else batch.take(partner)
+    ) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """The loss that makes φ's distances the mean of ψ's under the policy, and its targets."""
+        if batch.policy_action is None:
+            return None, None
+        with torch.no_grad():
+            targets = self._between(self.embed(batch.z, batch.policy_action), partner)
+        return self._regress(self._between(self.scale(batch.z), partner), targets), targets
+
+    def _coefficient_loss(
+        self, batch: Transitions, partner: Tensor | None, prediction: Tensor, targets: Tensor
+    ) -> Tensor | None:
+        if self.coefficient is None:
+            return None
+        loss = self._regress(prediction, targets)
+        if self.design.released and self.squared:
+            # There each distance meets every pair's gap: that adds what the gaps vary by.
+            gaps = self._smooth_gaps(batch, partner)
+            loss = loss + self.coefficient()[0].square() * gaps.var(correction=0)
+        return loss
+
+    def _weighted_gap(
+        self, batch: Transitions, partner: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Reward gaps, their weight, and the weight of what follows."""
+        reward, other = batch.reward, _of(batch.reward, partner)
         if self.design.released:
-            gap = mean_reward_gap(batch.reward, other.reward)
+            gap = self._smooth_gaps(batch, partner).mean()
         else:
-            gap = reward_gap(batch.reward, other.reward, rowwise=self.rowwise)
-        following = self._next_distance(batch.next_z, partner)
+            gap = reward_gap(reward, other, rowwise=self.rowwise)
+        discount = pair_discount(batch.discount, _of(batch.discount, partner), rowwise=self.rowwise)
+        one = torch.ones_like(discount[:1])
+        if self.reward_scale is not None:
+            gap = self.reward_scale(gap, None if self.design.adaptive else discount)
         if self.coefficient is not None:
-            return gap, following, *self.coefficient()
-        discount = pair_discount(batch.discount, other.discount, rowwise=self.rowwise)
-        return gap, following, torch.ones_like(discount[:1]), discount
+            return gap, *self.coefficient()
+        if self.c is not None:
+            return gap, one * (1 - self.c), one * self.c
+        return gap, 1 - discount if self.design.adaptive else one, discount
+
+    def _smooth_gaps(self, batch: Transitions, partner: Tensor | None) -> Tensor:
+        return smooth_gap(batch.reward, _of(batch.reward, partner), rowwise=self.rowwise)
+
+
+def off_diagonal(x: Tensor) -> Tensor:
+    """The entries of a square matrix beside its diagonal, [N, N] → [N − 1, N], without a copy."""
+    n = len(x)
+    return x.flatten()[1:].view(n - 1, n + 1)[:, :-1]
+
+
+def _of(x: Tensor, partner: Tensor | None) -> Tensor:
+    return x if partner is None else x[partner]
 
 
 def make(latent_dim: int, action_dim: int, *, design: Design, **options: Any) -> Objective:

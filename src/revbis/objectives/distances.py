@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 # A direction's gradient is 1/length: below this length it would overflow the input's type.
 _SHORTEST = {
@@ -15,6 +16,13 @@ _SHORTEST = {
     torch.bfloat16: 1e-30,
     torch.float32: 1e-30,
     torch.float64: 1e-290,
+}
+# Coordinates beyond it count as this large: their squares and gradients would overflow.
+_FARTHEST = {
+    torch.float16: 1e3,
+    torch.bfloat16: 1e15,
+    torch.float32: 1e15,
+    torch.float64: 1e140,
 }
 _COSINE_LIMITS = (0.0001, 0.9999)  # of the paper's pseudocode
 
@@ -60,6 +68,30 @@ def simsr_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
         return 1 - _cosine(x_direction, y_direction, rowwise).clamp(-1, 1)
 
 
+def energy_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
+    r"""The energy distance \((n(x) + n(y))/2 + ‖e(x) − e(y)‖²\).
+
+    e is all of an embedding but its last number, and n = softplus of that one: what x is away from
+    itself. Every MICo and revised metric has this form exactly (docs/exact-metrics.md).
+
+    Args:
+        x: [N, D].
+        y: [M, D].
+        rowwise: Compare row i of x with row i of y only (M = N).
+
+    Returns:
+        [N, M], or [N] rowwise.
+    """
+    with _full_precision(x):
+        x_place, x_half = _energy_parts(x)
+        y_place, y_half = (x_place, x_half) if y is x else _energy_parts(y)
+        if rowwise:
+            return x_half + y_half + (x_place - y_place).square().sum(dim=1)
+        squares = torch.addmm(y_place.square().sum(dim=1), x_place, y_place.T, alpha=-2)
+        squares = squares + x_place.square().sum(dim=1)[:, None]
+        return squares.clamp_min(0) + x_half[:, None] + y_half
+
+
 def l1_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
     r"""\(‖x − y‖_1\), DBC's latent distance; shapes as for `mico_distance`."""
     with _full_precision(x):
@@ -88,6 +120,13 @@ def _polar(x: Tensor) -> tuple[Tensor, Tensor]:
     direction = scaled / torch.where(length > 0, length, 1.0)
     norm = (x * direction.detach()).sum(dim=1)  # its gradient is the direction, whatever the scale
     return norm, torch.where(norm[:, None] > shortest, direction, direction.detach())
+
+
+def _energy_parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Places e, [N, D−1], and half of n, [N]."""
+    farthest = _FARTHEST[x.dtype]
+    x = _upcast(x).clamp(-farthest, farthest)
+    return x[:, :-1], functional.softplus(x[:, -1]) / 2
 
 
 def _upcast(x: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ class ObjectiveOutput:
         following: Next-state distances, of the prediction's shape.
         reward_weight: Weight of the gap.
         next_weight: Weight of the next-state distance: c, or the discount of each pair.
+        tie_loss: The part of `representation_loss` that ties φ's distances to ψ's.
+        tie_target: What φ's distances are regressed on by it, of the prediction's shape.
     """
 
     representation_loss: Tensor
@@ -39,6 +41,8 @@ class ObjectiveOutput:
     following: Tensor | None = None
     reward_weight: Tensor | None = None
     next_weight: Tensor | None = None
+    tie_loss: Tensor | None = None
+    tie_target: Tensor | None = None
 
     @property
     def losses(self) -> dict[str, Tensor]:
@@ -65,6 +69,8 @@ class ObjectiveOutput:
             "distance_q95": high,
             "near_zero_fraction": (sample < 0.01 * sample.max()).to(sample.dtype).mean(),
         }
+        if self.tie_loss is not None:
+            metrics["tie_loss"] = self.tie_loss
         if self.self_distance is not None:
             metrics["self_distance"] = self.self_distance.mean()
         return metrics

@@ -73,10 +73,11 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     checks.choice(objective.metric, METRICS, "metric")
     generator = torch.Generator().manual_seed(0)
     batch = _random_batch(latent_dim, action_dim, generator)
+    actions = _policy_actions(objective, batch.action)
     state = deepcopy(_call("state_dict()", objective.state_dict))
     _check_parameters(objective)
     _check_embeddings(objective, batch)
-    out = _call("calling the objective", objective, *batch, generator=generator)
+    out = _call("calling the objective", objective, *batch[:5], generator=generator, **actions)
     _check_output(out, batch, bool(list(objective.coefficient_parameters())))
     _check_status(_call("status()", objective.status))
     _call("load_state_dict(state_dict())", objective.load_state_dict, state)
@@ -91,6 +92,15 @@ def _random_batch(latent_dim: int, action_dim: int, generator: torch.Generator) 
     reward, discount = torch.rand(_ROWS, generator=generator), torch.full((_ROWS,), 0.9)
     discount[0] = 0.0  # an episode that terminated
     return Transitions(z.requires_grad_(), action, reward, discount, next_z)
+
+
+def _policy_actions(objective: Objective, action: Tensor) -> dict[str, Tensor]:
+    names = objective.policy_actions
+    if not isinstance(names, tuple):
+        raise ValueError(f"policy_actions must be a tuple of names, got {names!r:.80}")
+    for name in names:
+        checks.choice(name, ("policy_action", "next_policy_action"), "policy_actions")
+    return {name: action.flip(0) for name in names}
 
 
 def _check_parameters(objective: Objective) -> None:

@@ -31,6 +31,10 @@ class Objective(Protocol):
     def metric(self) -> str:
         """The exact metric it is meant to learn, one of `revbis.tabular.METRICS`."""
 
+    @property
+    def policy_actions(self) -> tuple[str, ...]:
+        """Which of policy_action and next_policy_action a call must pass by name; often ()."""
+
     def __call__(
         self,
         z: Tensor,
@@ -39,6 +43,7 @@ class Objective(Protocol):
         discount: Tensor,
         next_z: Tensor,
         generator: torch.Generator | None = None,
+        **policy_actions: Tensor,
     ) -> ObjectiveOutput:
         """The losses of one batch.
 
@@ -49,6 +54,8 @@ class Objective(Protocol):
             discount: [B] or [B, 1]: γⁿ, and 0 where the episode terminated.
             next_z: Embeddings of the next states, [B, D]; no gradient reaches them.
             generator: Draws whatever is random.
+            **policy_actions: Those that `policy_actions` names: actions of the current policy,
+                [B, A], at the states of z (policy_action) and at the next (next_policy_action).
         """
 
     def distance(self, x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
@@ -70,6 +77,7 @@ class Objective(Protocol):
         """Numbers for progress lines and records.
 
         `c`, where it is among them, means weights (1−c, c) in the targets; else they are (1, γ).
+        `reward_scale`: reward gaps are divided by it, so distances times it are in their unit.
         """
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from revbis.objectives.protocol import Objective
 
 _WIDEST = 16_384
-_CHOICES = {"loss": ("huber", "squared"), "pairing": ("all", "permuted")}
+_CHOICES = {
+    "loss": ("huber", "squared"),
+    "pairing": ("all", "permuted"),
+    "reward_scale": ("none", "running"),
+}
 _OPTIONS = ("loss", "normalisation", "hidden", "pairing")
 
 
@@ -43,15 +47,22 @@ class ObjectiveEntry:
 
 
 def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
-    options = (*_OPTIONS, "beta") if design.distance == "mico" else _OPTIONS
-    released = {"loss": "squared", "pairing": "permuted"} if design.released else {}
-    return ObjectiveEntry(
-        name,
-        "revbis.objectives.bisimulation:make",
-        design.description,
-        options,
-        {"design": design, **released},
-    )
+    options = [option for option in _OPTIONS if option != "normalisation" or _scales(design)]
+    options += ["beta"] if design.distance == "mico" else []
+    options += ["coefficient"] if design.adaptive else []
+    options += [] if design.released else ["reward_scale"]
+    defaults = {"design": design, "normalisation": design.normalised}
+    if design.released:
+        defaults |= {"loss": "squared", "pairing": "permuted"}
+    if design.tied:
+        defaults |= {"reward_scale": "running"}
+    builder = "revbis.objectives.bisimulation:make"
+    return ObjectiveEntry(name, builder, design.description, tuple(options), defaults)
+
+
+def _scales(design: Design) -> bool:
+    """Whether embeddings may be scaled to length 1: the energy distance needs their length."""
+    return design.distance != "energy"
 
 
 _ENTRIES = (
@@ -111,13 +122,17 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
 
     Args:
         name: One of `OBJECTIVES`: mico, simsr; mico-rev, simsr-rev (the revised metric, ψ and c);
-            …-rev-no-c and …-rev-no-sa (without the coefficient, without ψ); mico-rev-released (what
-            the authors' released code computes); dbc. Or your own as package.module:factory, a
+            …-rev-no-c and …-rev-no-sa (without the coefficient, without ψ); …-rev-full (with the
+            equation that the paper's loss leaves out); energy, energy-rev-full (a distance that
+            can be exact); …-rev-pairs (ROPE's operator); mico-rev-released (what the authors'
+            released code computes); dbc. Or your own as package.module:factory, a
             function that is called with (latent_dim, action_dim, **options).
         latent_dim: Width of the embeddings.
         action_dim: Width of the actions.
         **options: loss ("huber" | "squared"), normalisation (bool), beta (MICo's angle weight),
-            hidden (width of the head), pairing ("all" | "permuted"); for your own what it accepts.
+            hidden (width of the head), pairing ("all" | "permuted"), coefficient ("learned" |
+            "discount" | a number in (0, 1)), reward_scale ("none" | "running"); for your own what
+            it accepts.
 
     Raises:
         ValueError: For unknown names or options, with what is known; for an objective of your own
@@ -145,8 +160,19 @@ def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
         return checks.choice(value, _CHOICES[option], option)
     if option == "beta":
         return checks.positive(value, option)
+    if option == "coefficient":
+        return value if value in ("learned", "discount") else _fixed_c(value)
     if option == "hidden":
         return checks.whole(value, option, 1, _WIDEST)
     if option == "normalisation" and not isinstance(value, bool):
         raise ValueError(f"{option} must be True or False, got {value!r:.80}")
     return value
+
+
+def _fixed_c(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < 1:
+        raise ValueError(
+            f"coefficient must be learned, discount or a number in (0, 1), got {value!r:.80}"
+        )
+    return float(value)

@@ -16,13 +16,14 @@ def reward_gap(reward: Tensor, other: Tensor, *, rowwise: bool = False) -> Tenso
     return (reward - other).abs() if rowwise else (reward[:, None] - other).abs()
 
 
-def mean_reward_gap(reward: Tensor, other: Tensor) -> Tensor:
-    """Mean smooth-L1 gap of a batch, a scalar: what the authors' released code regresses on.
+def smooth_gap(reward: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
+    """Smooth-L1 gaps, [N] and [M] → [N, M], or [N] rowwise: those of the authors' released code.
 
-    There a gap of shape [B, 1] meets distances of shape [B]; the broadcast averages the gap over
-    the batch, and no pair's target contains its own rewards.
+    There gaps of shape [B, 1] meet distances of shape [B]. The broadcast sets each distance beside
+    every pair's gap, so that φ and ψ see the batch's mean gap alone, and c also its variance.
     """
-    return functional.smooth_l1_loss(reward, other)
+    gap = reward_gap(reward, other, rowwise=rowwise)
+    return functional.smooth_l1_loss(gap, torch.zeros_like(gap), reduction="none")
 
 
 def pair_discount(discount: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
