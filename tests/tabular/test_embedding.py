@@ -212,6 +212,13 @@ def test_negative_type_ignores_the_diagonal_and_additive_terms():
     assert verdict.smallest == pytest.approx(-0.2)
 
 
+def test_negative_type_is_that_of_the_symmetric_part():
+    skew = np.triu(np.arange(25.0).reshape(5, 5), 1)
+    verdict = negative_type(PATHS + skew - skew.T)
+    assert verdict.smallest == pytest.approx(-0.2)
+    assert verdict.largest == pytest.approx(negative_type(PATHS).largest)
+
+
 @pytest.mark.parametrize(
     ("d", "error", "message"),
     [
