@@ -89,7 +89,8 @@ def exact_metrics(folder: Path) -> Calls:
         (example.delay_chain, {"steps": 4}),
         (result.pairs, {"i": 0, "j": np.array([1, 2])}),
         (result.row, {"i": 0}),
-        (result.embedding, {"dim": 2}),
+        (result.embedding, {"dimension": 2}),
+        (tabular.negative_type, {"d": matrix, "error_bound": 1e-6}),
     ]
 
 
