@@ -11,7 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from revbis import checks
-from revbis.agents.drqv2.balance import StepSizes, balance, feature_norm, gradient_share
+from revbis.agents.drqv2.balance import (
+    StepSizes,
+    balance,
+    feature_norm,
+    gradient_share,
+    objective_metrics,
+)
 from revbis.agents.drqv2.inputs import (
     as_action_size,
     as_device,
@@ -176,7 +182,7 @@ class DrQV2:
         with self.stopwatch("move_target"):
             self.parts.move_target(self.settings.target_rate)
         if out is not None:
-            metrics |= _objective_metrics(out, with_metrics) | sizes.share()
+            metrics |= objective_metrics(out, with_metrics) | sizes.share()
         return metrics | {
             "actor_std": torch.tensor(deviation),
             "batch_reward": batch.reward.mean(),
@@ -394,12 +400,3 @@ class DrQV2:
             load_moments(adam, state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
-
-
-def _objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
-    metrics = {"representation_loss": out.representation_loss.detach()}
-    if out.coefficient_loss is not None:
-        metrics["coefficient_loss"] = out.coefficient_loss.detach()
-    if every:
-        metrics = out.metrics
-    return {f"objective/{name}": value for name, value in metrics.items()}

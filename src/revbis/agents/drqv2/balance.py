@@ -1,4 +1,4 @@
-"""How large the objective's say is in what the encoder learns."""
+"""The objective's say in what the encoder learns, and its metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from revbis.agents.protocol import Metrics
+    from revbis.objectives import ObjectiveOutput
 
 
 @torch.no_grad()
@@ -34,6 +37,16 @@ def gradient_share(critic: Tensor, objective: Tensor) -> dict[str, Tensor]:
     """The objective's share of two lengths, in [0, 1], as a metric."""
     total = (critic + objective).clamp_min(torch.finfo(objective.dtype).tiny)
     return {"objective/gradient_share": objective / total}
+
+
+def objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
+    """The losses of an objective, or every metric of it, under its name."""
+    metrics = {"representation_loss": out.representation_loss.detach()}
+    if out.coefficient_loss is not None:
+        metrics["coefficient_loss"] = out.coefficient_loss.detach()
+    if every:
+        metrics = out.metrics
+    return {f"objective/{name}": value for name, value in metrics.items()}
 
 
 class StepSizes:
