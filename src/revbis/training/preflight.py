@@ -99,7 +99,7 @@ def _check_observation(config: Config) -> int:
             )
         return 1
     if config.state_noise:
-        raise ValueError("state_noise requires observation state; drop it or observe the state")
+        raise ValueError("state_noise requires observation state; drop state_noise or use state")
     if config.pixels < _LEAST_PIXELS:
         raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
     if config.shift >= config.pixels:
