@@ -170,10 +170,12 @@ def environments(folder: Path) -> Calls:
         "distractor": None,
         "distractor_split": "train",
         "observation": "pixels",
+        "state_noise": 0,
+        "state_noise_kind": "gaussian",
     }
     return [
         (make_env, settings),
-        (make_env, settings),
+        (make_env, settings | {"observation": "state", "state_noise": 3}),
         (env.step, {"action": np.zeros(1, np.float32)}),
         (env.reset, {"seed": 1, "options": None}),
         (Distractor, {"spec": "noise", "size": 24, "split": "train"}),
