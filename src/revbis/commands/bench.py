@@ -36,7 +36,7 @@ def env(pixels: int = 84, rounds: int = 15) -> None:
 
 def update(
     method: str = "mico-rev",
-    mode: Literal["joint", "alternating"] = "joint",
+    mode: Literal["joint", "alternating", "balanced"] = "joint",
     preset: str = "paper",
     batch: int | None = None,
     pixels: int | None = None,
@@ -52,7 +52,7 @@ def update(
 
     Args:
         method: drqv2 or an objective.
-        mode: joint or alternating.
+        mode: joint, alternating or balanced.
         preset: Sizes of the networks.
         batch: Transitions per batch; by default the preset's.
         pixels: Side of the images; by default the preset's.
