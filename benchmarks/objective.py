@@ -18,7 +18,12 @@ one_thread()
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from revbis.objectives import DESIGNS, BisimulationObjective, make_objective  # noqa: E402
+from revbis.objectives import (  # noqa: E402
+    DESIGNS,
+    OBJECTIVES,
+    BisimulationObjective,
+    make_objective,
+)
 
 BATCH, LATENT, ACTIONS, GAMMA = 1024, 50, 6, 0.99
 NAMES = [name for name in DESIGNS if name != "mico-rev-released"]
@@ -32,8 +37,19 @@ def batch() -> tuple[torch.Tensor, ...]:
     return z.requires_grad_(), action, reward, torch.full((BATCH,), GAMMA), next_z
 
 
+def make(name: str) -> BisimulationObjective:
+    torch.manual_seed(0)
+    return make_objective(name, LATENT, ACTIONS, reward_scale="none")
+
+
+def policy_actions(
+    objective: BisimulationObjective, action: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    return dict.fromkeys(objective.policy_actions, action.flip(0))
+
+
 def ours(objective: BisimulationObjective, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    out = objective(*inputs)
+    out = objective(*inputs, **policy_actions(objective, inputs[1]))
     out.representation_loss.backward()
     if out.coefficient_loss is not None:
         out.coefficient_loss.backward()
@@ -43,6 +59,9 @@ def ours(objective: BisimulationObjective, inputs: tuple[torch.Tensor, ...]) -> 
 def tiled_distance(name: str, x: torch.Tensor) -> torch.Tensor:
     """Distances of all B² pairs from two [B², D] tensors."""
     left, right = x.repeat(len(x), 1), x.repeat_interleave(len(x), dim=0)
+    if name.startswith("energy"):
+        own = functional.softplus(left[:, -1]) + functional.softplus(right[:, -1])
+        return own / 2 + (left[:, :-1] - right[:, :-1]).square().sum(dim=1)
     cosine = functional.cosine_similarity(left, right, dim=1)
     if name.startswith("simsr"):
         return 1 - cosine
@@ -55,13 +74,24 @@ def transcription(
     name: str, objective: BisimulationObjective, inputs: tuple[torch.Tensor, ...]
 ) -> torch.Tensor:
     z, action, reward, _, next_z = inputs
-    z = functional.normalize(z, dim=1)
-    if objective.psi is not None:
-        z = functional.normalize(objective.psi(z, action), dim=1)
-    prediction = tiled_distance(name, z)
+    design, (drawn,) = DESIGNS[name], policy_actions(objective, action).values() or (None,)
+    unit = OBJECTIVES[name].defaults["normalisation"]
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return functional.normalize(x, dim=1) if unit else x
+
+    def psi(z: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return scale(z) if objective.psi is None else scale(objective.psi(scale(z), action))
+
+    every = torch.ones(BATCH, BATCH, dtype=torch.bool)
+    if design.independent:
+        every.fill_diagonal_(False)
+    pairs = every.flatten()
+    prediction = tiled_distance(name, psi(z, action))[pairs]
     with torch.no_grad():
-        following = tiled_distance(name, functional.normalize(next_z, dim=1))
-    gap = (reward.repeat(BATCH) - reward.repeat_interleave(BATCH)).abs()
+        after = psi(next_z, drawn) if design.follows == "pairs" else scale(next_z)
+        following = tiled_distance(name, after)[pairs]
+    gap = (reward.repeat(BATCH) - reward.repeat_interleave(BATCH)).abs()[pairs]
     if objective.coefficient is None:
         target = gap + GAMMA * following
     else:
@@ -69,6 +99,10 @@ def transcription(
         target = c[0] * gap + c[1] * following
         functional.huber_loss(prediction.detach(), target).backward()
     loss = functional.huber_loss(prediction, target.detach())
+    if design.tied:
+        with torch.no_grad():
+            of_pairs = tiled_distance(name, psi(z, drawn))[pairs]
+        loss = loss + functional.huber_loss(tiled_distance(name, scale(z))[pairs], of_pairs)
     loss.backward()
     return loss.detach()
 
@@ -81,7 +115,7 @@ def extra_memory(name: str, kind: str) -> float:
 
 
 def measure_memory(name: str, kind: str) -> None:
-    objective, inputs = make_objective(name, LATENT, ACTIONS), batch()
+    objective, inputs = make(name), batch()
     small = tuple(t[:8].detach().requires_grad_(t.requires_grad) for t in inputs)
     ours(objective, small)  # loads what a first step loads
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
@@ -100,8 +134,7 @@ def resident(field: str) -> float:
 def main() -> None:
     rows, figures, missed = [], {}, []
     for name in NAMES:
-        torch.manual_seed(0)
-        objective, inputs = make_objective(name, LATENT, ACTIONS), batch()
+        objective, inputs = make(name), batch()
         runs = [
             lambda o=objective, i=inputs: ours(o, i),
             lambda n=name, o=objective, i=inputs: transcription(n, o, i),
