@@ -39,6 +39,27 @@ def test_local_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
+def test_the_grid_of_methods_is_that_of_the_code() -> None:
+    from revbis.objectives import DESIGNS, OBJECTIVES
+
+    text = (ROOT / "docs" / "learned-metrics.md").read_text()
+    grid = re.search(r"^\| name \| distance .*?(?=\n\n)", text, flags=re.M | re.S)
+    assert grid is not None
+    rows = {}
+    for line in grid.group().splitlines()[2:]:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[name.strip("`")] = cells
+    assert set(rows) == set(OBJECTIVES)
+    for name, design in DESIGNS.items():
+        assert rows[name] == [
+            {"mico": "MICo", "simsr": "SimSR", "energy": "energy"}[design.distance],
+            "pairs" if design.state_action else "states",
+            design.follows,
+            "yes" if design.tied else "",
+            "(1−c, c)" if design.adaptive else "(1, γ)",
+        ]
+
+
 def test_equations_page_names_what_exists() -> None:
     from revbis import objectives, tabular
     from revbis.tabular import operators, statements

@@ -23,8 +23,9 @@ class Design:
             states and the current policy's actions there by ψ.
         tied: Whether φ's distances are regressed on ψ's under the current policy's actions: the
             equation that the paper's loss leaves out.
-        released: What the authors' released code does: no gradient through the second member of a
-            pair, and the batch's mean reward gap for every pair.
+        released: The loss of the authors' released code: no gradient through the second member of
+            a pair, and the batch's mean reward gap for every pair, whose variance c sees too. Their
+            action embedding and initialisation are not reproduced (docs/deviations.md).
     """
 
     distance: Literal["mico", "simsr", "energy"]

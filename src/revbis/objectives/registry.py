@@ -124,9 +124,10 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
         name: One of `OBJECTIVES`: mico, simsr; mico-rev, simsr-rev (the revised metric, ψ and c);
             …-rev-no-c and …-rev-no-sa (without the coefficient, without ψ); …-rev-full (with the
             equation that the paper's loss leaves out); energy, energy-rev-full (a distance that
-            can be exact); …-rev-pairs (ROPE's operator); mico-rev-released (what the authors'
-            released code computes); dbc. Or your own as package.module:factory, a
-            function that is called with (latent_dim, action_dim, **options).
+            can be exact); …-rev-pairs (ROPE's operator); mico-rev-released (the loss of the
+            authors' released code, without its action embedding and initialisation); dbc. Or your
+            own as package.module:factory, a function that is called with (latent_dim, action_dim,
+            **options).
         latent_dim: Width of the embeddings.
         action_dim: Width of the actions.
         **options: loss ("huber" | "squared"), normalisation (bool), beta (MICo's angle weight),
