@@ -21,6 +21,12 @@ def test_methods_are_drqv2_and_all_objectives():
     assert resolve("mine:make").objective == "mine:make"
 
 
+@pytest.mark.parametrize(("given", "kept"), [("0.9", 0.9), (0.5, 0.5), ("discount", "discount")])
+def test_the_coefficient_is_a_name_or_a_number(given, kept):
+    settings = DrQV2Settings(objective="simsr-rev", coefficient=given, reward_scale="running")
+    assert settings.objective_options == {"coefficient": kept, "reward_scale": "running"}
+
+
 def test_only_options_that_were_set_reach_the_objective():
     assert DrQV2Settings(objective="mico").objective_options == {}
     set_ones = DrQV2Settings(
@@ -45,6 +51,15 @@ def test_only_options_that_were_set_reach_the_objective():
     [
         ({"objective": "mico-rew"}, "objective must be one of .* did you mean 'mico-rev'"),
         ({"mode": "both"}, "mode must be one of joint, alternating, balanced, got 'both'"),
+        (
+            {"coefficient": "gamma", "objective": "simsr-rev"},
+            "coefficient must be one of learned, d",
+        ),
+        ({"coefficient": 1.0, "objective": "simsr-rev"}, "a number above 0 and below 1, got 1.0"),
+        ({"coefficient": 0.9, "objective": "simsr"}, r"weights \(1-c, c\), which simsr does not"),
+        ({"reward_scale": "running"}, "reward_scale is an option of .* which drqv2 does not have"),
+        ({"normalisation": True, "objective": "energy"}, "energy needs the length of embeddings"),
+        ({"action_penalty": -1}, "action_penalty must be at least 0, got -1"),
         ({"transition": "two_step"}, "transition must be one of n_step, one_step"),
         ({"objective_loss": "l1"}, "objective_loss must be one of huber, squared"),
         ({"pairing": "none"}, "pairing must be one of all, permuted"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import tyro
 
 from revbis.agents.settings import AgentSettings, Shape
-from revbis.objectives.registry import accepted_options, check_name
+from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name
 from revbis.schema import Above, AboveOrZero, Count, Few, Fraction, Share, Size, Stride, Text
 
 _KERNEL = 3  # side of a convolution's window
@@ -99,6 +99,9 @@ class DrQV2Settings(AgentSettings):
             value = getattr(self, option)
             if value is not None and option not in accepted_options(owner):
                 raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
+        scales = owner not in OBJECTIVES or "normalisation" in accepted_options(owner)
+        if self.normalisation is not None and not scales:
+            raise ValueError(f"{owner} needs the length of embeddings: leave --normalisation out")
 
     @property
     def one_step(self) -> bool:
