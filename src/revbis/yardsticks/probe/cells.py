@@ -91,7 +91,7 @@ def run_cell(cell: Cell, out: Path, progress: Callable[[int], None]) -> None:
     path = cell.path(out)
     if cell.seed == 0:  # for the picture
         with whole_file(path.with_suffix(".npz")) as file:
-            np.savez_compressed(file, **_dots(result))
+            np.savez_compressed(file, allow_pickle=False, **_dots(result))
     content = {"key": cell.key, "result": _record(cell, result)}
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 

@@ -164,7 +164,9 @@ def _all_pairs(training: Training, x: Tensor, y: Tensor) -> dict[str, Array]:
     one_hot = torch.eye(mdp.n_actions)
     if objective.compares == "state":  # the action plays no part
         action = one_hot[:1].expand(len(x), -1)
-        return {"state": _numbers(objective.distance(*(objective.embed(z, action) for z in (x, y))))}
+        return {
+            "state": _numbers(objective.distance(*(objective.embed(z, action) for z in (x, y))))
+        }
     states, actions = torch.from_numpy(mdp.state_actions.copy()).T
     pairs = (objective.embed(z[states], one_hot[actions]) for z in (x, y))
     return {

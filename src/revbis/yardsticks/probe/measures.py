@@ -80,7 +80,7 @@ def rank_correlation(x: Array, y: Array) -> float:
 
 
 def denoising_factor(anchors: Tensor, again: Tensor, generator: torch.Generator) -> float:
-    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them as states do.
+    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
 
     Pos is the mean L2 distance of an anchor to observations of its own state, Neg to observations
     of other states, 16 of each.

@@ -123,7 +123,7 @@ def _pool(context: Any, workers: int, counter: Any, stop: Any) -> Iterator[Proce
 
 def _begin(counter: Any, stop: Any) -> None:
     """Prepares a worker: one thread; Ctrl-C is for the process above, whose end is the worker's."""
-    global _counter, _stop  # noqa: PLW0603 - a pool's initialiser has no other way
+    global _counter, _stop  # the one way from a pool's initialiser to its tasks
     _counter, _stop = counter, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
