@@ -152,6 +152,17 @@ def test_large_low_rank_results_write_factors(tmp_path: Path, capsys) -> None:
     assert np.isclose(rho + own[7] / 2 + own[4000] / 2, exact.pairs(7, 4000), atol=1e-6)
 
 
+@pytest.mark.parametrize("metric", ["revised", "bisimulation"])
+def test_large_results_without_factors_write_the_matrix(
+    metric: str, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("revbis.tabular.output.MATRIX_UP_TO", 2)
+    main(["tabular", "solve", "--example", "toy", "--metric", metric, "--out", str(tmp_path)])
+    assert "is not written" not in capsys.readouterr().err
+    with np.load(tmp_path / f"toy-{metric}-gamma-0.9.npz", allow_pickle=False) as file:
+        assert file["matrix"].shape == (3, 3)
+
+
 def test_bounds_prints_theorems_and_the_rest(capsys) -> None:
     main(["tabular", "bounds", "--example", "delay", "--gamma", "0.99"])
     printed = capsys.readouterr().out

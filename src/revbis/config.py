@@ -16,7 +16,7 @@ import tyro
 from revbis import schema
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
-from revbis.schema import Count, Discount, Few, Seed, Shift, Text
+from revbis.schema import Count, Discount, Few, NoiseCount, Seed, Shift, Text
 
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
@@ -73,6 +73,10 @@ class RunSettings:
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
     distractor: Text | None = None
     """Moving background behind the task: noise, shapes or video:FOLDER."""
+    state_noise: NoiseCount = 0
+    """Irrelevant numbers added to the state vector, before a fixed rotation mixes them."""
+    state_noise_kind: Literal["gaussian", "walk"] = "gaussian"
+    """gaussian: new at every observation; walk: drifting, correlated over about 20 actions."""
     n_step: Few = 3
     """Agent steps per transition."""
     discount: Discount = 0.99
@@ -117,7 +121,8 @@ class Config(RunSettings):
     def environment(self) -> dict[str, Any]:
         """The arguments of `make_env`, except for the seed."""
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
-        return {name: getattr(self, name) for name in (*names, "distractor")}
+        noise = ("distractor", "state_noise", "state_noise_kind")
+        return {name: getattr(self, name) for name in (*names, *noise)}
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

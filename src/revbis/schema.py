@@ -46,10 +46,12 @@ Size = Annotated[int, Meta(ge=1, le=65_536)]
 Few = Annotated[int, Meta(ge=1, le=4096)]
 Stride = Annotated[int, Meta(ge=1, le=16)]
 Shift = Annotated[int, Meta(ge=0, le=4096)]
+NoiseCount = Annotated[int, Meta(ge=0, le=10_000)]
 Batch = Annotated[int, Meta(ge=1, le=10**6)]
 Above = Annotated[float, Meta(gt=0, le=1e12)]
 AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Discount = Annotated[float, Meta(ge=0, lt=1)]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 
@@ -261,11 +263,13 @@ def _most(kind: object) -> int:
 
 
 def _options(kind: object) -> list[str]:
-    """The options of a Literal, also inside an optional."""
+    """The options of a Literal, also inside an optional, or beside a fraction."""
     if get_origin(kind) is Literal:
         return [str(option) for option in get_args(kind)]
     if get_origin(kind) in (Union, UnionType):
-        return [option for part in get_args(kind) for option in _options(part)]
+        options = [option for part in get_args(kind) for option in _options(part)]
+        beside = options and Fraction in get_args(kind)
+        return [*options, "a number above 0 and below 1"] if beside else options
     return []
 
 

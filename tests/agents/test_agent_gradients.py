@@ -8,9 +8,9 @@ import torch
 from revbis.agents import methods
 
 torch.set_num_threads(1)
-MODES = ["joint", "alternating"]
+MODES = ["joint", "alternating", "balanced"]
 WITH_C = [m for m in methods() if "-rev" in m and not m.endswith("no-c")]
-WITHOUT_HEADS = ["mico", "simsr", "mico-rev-no-sa", "simsr-rev-no-sa"]
+WITHOUT_HEADS = ["mico", "simsr", "energy", "mico-rev-no-sa", "simsr-rev-no-sa"]
 
 
 def all_parameters(agent):
@@ -64,11 +64,12 @@ def test_critic_step_alone_trains_encoder_and_critic(make_agent, make_batch, cha
     assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == {"encoder", "critic"}
 
 
+@pytest.mark.parametrize("mode", ["joint", "balanced"])
 @pytest.mark.parametrize("method", methods()[1:])
-def test_joint_critic_step_trains_everything_of_the_objective(
-    make_agent, make_batch, changed, method
+def test_shared_critic_step_trains_everything_of_the_objective(
+    make_agent, make_batch, changed, method, mode
 ):
-    agent = make_agent(method, "joint")
+    agent = make_agent(method, mode)
     wanted = {"encoder", "critic", "projection"}
     wanted |= set() if method in WITHOUT_HEADS else {"heads"}
     wanted |= {"raw_c"} if method in WITH_C else set()
@@ -101,14 +102,14 @@ def test_objective_step_trains_phi_psi_and_c(make_agent, make_batch, changed, me
     wanted |= set() if method in WITHOUT_HEADS else {"heads"}
     wanted |= {"raw_c"} if method in WITH_C else set()
     step = agent._objective_step
-    assert changed(agent, lambda: step(make_batch(), agent.parts.objective)) == wanted
+    assert changed(agent, lambda: step(make_batch(), agent.parts.objective, 0.2)) == wanted
 
 
 def test_every_convolution_gets_the_gradients_of_critic_and_objective(make_agent, make_batch):
     agent = make_agent("simsr-rev", "alternating")
     for step in (
         lambda: agent._critic_step(make_batch(), 0.2),
-        lambda: agent._objective_step(make_batch(), agent.parts.objective),
+        lambda: agent._objective_step(make_batch(), agent.parts.objective, 0.2),
     ):
         before = [p.detach().clone() for p in agent.parts.encoder.parameters()]
         step()

@@ -44,7 +44,7 @@ def test_only_options_that_were_set_reach_the_objective():
     ("options", "message"),
     [
         ({"objective": "mico-rew"}, "objective must be one of .* did you mean 'mico-rev'"),
-        ({"mode": "both"}, "mode must be one of joint, alternating, got 'both'"),
+        ({"mode": "both"}, "mode must be one of joint, alternating, balanced, got 'both'"),
         ({"transition": "two_step"}, "transition must be one of n_step, one_step"),
         ({"objective_loss": "l1"}, "objective_loss must be one of huber, squared"),
         ({"pairing": "none"}, "pairing must be one of all, permuted"),

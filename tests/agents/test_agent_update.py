@@ -16,6 +16,9 @@ CASES = [
     ("simsr-rev", "alternating"),
     ("mico-rev-released", "joint"),
     ("dbc", "alternating"),
+    ("simsr-rev-full", "balanced"),
+    ("energy-rev-full-no-c", "alternating"),
+    ("mico-rev-pairs", "balanced"),
 ]
 
 
@@ -94,7 +97,7 @@ def test_state_of_another_method_or_mode_is_refused(make_agent):
         make_agent("mico-rev", "alternating").load_state_dict(state)
 
 
-@pytest.mark.parametrize("mode", ["joint", "alternating"])
+@pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
 @pytest.mark.parametrize("method", methods())
 def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mode):
     agent = make_agent(method, mode)
@@ -107,6 +110,7 @@ def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mo
         assert isinstance(value, torch.Tensor) and value.shape == () and not value.requires_grad
         assert torch.isfinite(value)
     assert ("objective/representation_loss" in few) == (method != "drqv2")
+    assert ("objective/gradient_share" in many) == (method != "drqv2")
     assert ("objective/c" in many) == (method != "drqv2") and "objective/c" not in few
 
 
@@ -276,8 +280,8 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
         make_agent().act(np.zeros((6, 20, 21)), 0, explore=False)
 
 
-@pytest.mark.parametrize("mode", ["joint", "alternating"])
-@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "dbc"])
+@pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc"])
 def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):

@@ -48,6 +48,8 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "out": [None, 5, [], {}],
         "quality": [5, None, "worst", []],
         "distractor": [5, True, []],
+        "state_noise": [*NO_COUNT, "x", 10_001],
+        "state_noise_kind": [5, None, "white", []],
         "threads": ["x", True, 0, []],
         "wandb": [5, True, []],
         "colour": ["red"],

@@ -65,8 +65,8 @@ def test_scale_gaps() -> None:
     assert paper.scale_gaps(config, 500_000) == ["frames 500,000 (1,000,000)"]
     odd = config.with_settings(quality="fast", hidden=64, seed=7, out=Path("x"), checkpoint_every=9)
     assert paper.scale_gaps(odd, 1_000_000) == ["quality fast (full)", "hidden 64 (1024)"]
-    other = config.with_settings(distractor="noise", observation="state")
-    gaps = ["observation state (pixels)", "distractor noise (None)"]
+    other = config.with_settings(distractor="noise", observation="state", state_noise=24)
+    gaps = ["observation state (pixels)", "distractor noise (None)", "state_noise 24 (0)"]
     assert paper.scale_gaps(other, 1_000_000) == gaps
     assert len(paper.scale_gaps(preset_config("cpu", "dmc:cheetah_run"), 60_000)) > 10
     assert paper.scale_gaps(preset_config("paper", "metaworld:hammer"), 1_000_000) == []

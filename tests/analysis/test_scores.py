@@ -201,6 +201,14 @@ def test_settings_that_follow_the_task_are_no_difference(tmp_path: Path) -> None
     assert first != second and study.labels == ["drqv2"]
 
 
+def test_mixed_state_noise(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 1.0], method="drqv2", observation="state", state_noise=8)
+    write_run(tmp_path, [0.0, 1.0], method="mico", observation="state", state_noise=24)
+    study = read_study([tmp_path])
+    wanted = "dmc:cheetah_run: state_noise is 24 and 8: returns are not comparable"
+    assert has_problem(study, wanted) and not has_problem(study, "state_noise_kind")
+
+
 def test_mixed_quality_and_preset(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 1.0], method="drqv2")
     write_run(tmp_path, [0.0, 1.0], method="mico", quality="full")

@@ -21,6 +21,8 @@ from revbis.envs.check import check_environment
         ("observation", [0, None, "picture"]),
         ("distractor", [3, ["noise"], 1.5]),
         ("distractor_split", [None, "test"]),
+        ("state_noise", [-1, 1.5, "x", None, 10_001, [4]]),
+        ("state_noise_kind", [0, None, "white", ["walk"]]),
     ],
 )
 def test_wrong_arguments_are_named(name: str, values: list[Any]) -> None:

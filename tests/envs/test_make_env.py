@@ -508,6 +508,7 @@ def test_a_closed_environment_stays_closed(observation: str) -> None:
     [
         ("envs.toys:Good", {}),
         ("envs.toys:Good", {"observation": "state"}),
+        ("envs.toys:Good", {"observation": "state", "state_noise": 5}),
         ("envs.toys:Painting", {"frame_stack": 1}),
         pytest.param("dmc:cartpole_balance", {}, marks=pytest.mark.env("dmc")),
         pytest.param(

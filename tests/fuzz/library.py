@@ -89,7 +89,8 @@ def exact_metrics(folder: Path) -> Calls:
         (example.delay_chain, {"steps": 4}),
         (result.pairs, {"i": 0, "j": np.array([1, 2])}),
         (result.row, {"i": 0}),
-        (result.embedding, {"dim": 2}),
+        (result.embedding, {"dimension": 2}),
+        (tabular.negative_type, {"d": matrix, "error_bound": 1e-6}),
     ]
 
 
@@ -169,10 +170,12 @@ def environments(folder: Path) -> Calls:
         "distractor": None,
         "distractor_split": "train",
         "observation": "pixels",
+        "state_noise": 0,
+        "state_noise_kind": "gaussian",
     }
     return [
         (make_env, settings),
-        (make_env, settings),
+        (make_env, settings | {"observation": "state", "state_noise": 3}),
         (env.step, {"action": np.zeros(1, np.float32)}),
         (env.reset, {"seed": 1, "options": None}),
         (Distractor, {"spec": "noise", "size": 24, "split": "train"}),

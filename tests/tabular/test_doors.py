@@ -140,9 +140,9 @@ def test_indices_of_results() -> None:
     for row in ("x", [0, 1], -1, 1.5):
         with pytest.raises(ValueError, match=r"^i must be"):
             result.row(row)  # type: ignore[arg-type]
-    for dim in ("x", 1.5, 0, 10**12):
-        with pytest.raises(ValueError, match="dim must be"):
-            result.embedding(dim)  # type: ignore[arg-type]
+    for dimension in ("x", 1.5, 0, 10**12):
+        with pytest.raises(ValueError, match="dimension must be"):
+            result.embedding(dimension)  # type: ignore[arg-type]
     for eps in ("x", -1, np.nan, None):
         with pytest.raises(ValueError, match="eps must be"):
             tabular.aggregate(result, eps)  # type: ignore[arg-type]

@@ -2,10 +2,8 @@ import logging
 
 import numpy as np
 import pytest
-from hypothesis import given
 
-from revbis.tabular import FiniteMDP, bisimulation, examples, mico, pi_bisimulation, revised
-from tabular.strategies import few, mdps
+from revbis.tabular import examples, mico, pi_bisimulation, revised
 
 CASE = examples.garnet(25, 2, 3, reward_levels=3, seed=2)
 
@@ -35,17 +33,13 @@ def near(a, b, both):
         lambda r: r.reduced(),
         lambda r: r.reduced_pairs([0, 3, 3], [1, 2, 3]),
         lambda r: r.reduced_pairs(np.arange(25)[:, None], [2, 3]),
-        lambda r: squared_distances(r.embedding()),
+        lambda r: r.embedding().matrix(),
     ],
 )
 def test_views_agree_between_forms(both, view):
     low, full = both
     assert view(low).shape == view(full).shape
     assert near(view(low), view(full), both)
-
-
-def squared_distances(x):
-    return ((x[:, None] - x) ** 2).sum(axis=2)
 
 
 def test_views_agree_with_the_matrix(both):
@@ -67,68 +61,10 @@ def test_rank_is_known_of_low_rank_results_only(both):
     assert full.rank is None
 
 
-@few(15)
-@given(mdps())
-def test_embedding_is_exact_for_linear_metrics(case):
-    for solver in ("doubling", "low_rank"):
-        result = revised(*case, 0.9, tol=1e-10, solver=solver)
-        x = result.embedding()
-        assert len(x) == result.n
-        assert np.allclose(squared_distances(x), result.reduced(), rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 24, 25, 26, 80])
-def test_embedding_has_the_width_asked_for(both, dim):
-    for result in both:
-        x = result.embedding(dim)
-        assert x.shape == (result.n, dim)
-        assert np.allclose(x.mean(axis=0), 0, atol=1e-8)
-        spread = (x**2).sum(axis=0)
-        assert (np.diff(spread) <= 1e-12).all()
-    low, full = (squared_distances(r.embedding(dim)) for r in both)
-    assert np.allclose(low, full, rtol=0, atol=1e-6)
-
-
-def test_embedding_of_equal_states():
-    mdp = FiniteMDP(np.array([[1], [0]]), np.ones((2, 1)))
-    for solver in ("low_rank", "doubling"):
-        result = revised(mdp, [0, 0], 0.9, solver=solver)
-        assert np.allclose(result.embedding(2), np.zeros((2, 2)), atol=1e-6)
-        assert np.allclose(squared_distances(result.embedding()), 0, atol=1e-9)
-
-
-def test_embedding_of_a_w1_metric_approximates_it():
-    # On a line classical scaling is exact: three absorbing states that earn 0, 1 and 3.
-    mdp = FiniteMDP(np.arange(3)[:, None], [[0.0], [1.0], [3.0]])
-    result = pi_bisimulation(mdp, [0, 0, 0], 0.5, tol=1e-10)
-    x = result.embedding(1)
-    assert np.allclose(abs(x - x.T), [[0, 2, 6], [2, 0, 4], [6, 4, 0]], atol=1e-6)
-    assert result.embedding(7).shape == (3, 7)
-
-
-def test_embedding_of_a_metric_that_is_not_euclidean():
-    # Rewards for one step: the largest gap over actions puts 1, 2 and 3 at 2 from each other and at
-    # 1 from 0. Three midpoints cannot be one point: an axis with a negative square is left out.
-    R = np.array([[0, 0], [1, 1], [-1, 1], [1, -1]])
-    result = bisimulation(FiniteMDP(np.zeros((4, 2), dtype=int), R), 0.0)
-    assert result.matrix().tolist() == [[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]]
-    centre = np.eye(4) - 0.25
-    values, vectors = np.linalg.eigh(-0.5 * centre @ result.matrix() ** 2 @ centre)
-    assert values.min() < -0.1
-    nearest = (vectors * np.maximum(values, 0)) @ vectors.T
-    assert np.allclose(result.embedding() @ result.embedding().T, nearest)
-
-
 def test_w1_metrics_have_no_self_distance():
     result = pi_bisimulation(*CASE, 0.9)
     assert not result.self_distance().any()
     assert np.array_equal(result.reduced(), result.matrix())
-
-
-@pytest.mark.parametrize("dim", [0, -1])
-def test_embedding_refuses(both, dim):
-    with pytest.raises(ValueError, match=f"dim must be at least 1, got {dim}"):
-        both[0].embedding(dim)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +105,7 @@ def test_matrix_is_read_only_or_fresh(both):
     assert low.matrix().min() > -1e-6
 
 
-@pytest.mark.parametrize("view", ["row", "reduced", "embedding", "self_distance"])
+@pytest.mark.parametrize("view", ["row", "reduced", "self_distance"])
 def test_views_can_be_written_without_harm(both, view):
     for result in both:
         arguments = (3,) if view == "row" else ()
@@ -187,7 +123,7 @@ def test_a_matrix_that_cannot_fit_is_refused(both, free_memory):
     with pytest.raises(MemoryError, match="matrix takes"):
         low.reduced()
     assert low.pairs(0, 1).shape == ()
-    assert low.embedding(2).shape == (low.n, 2)
+    assert low.reduced_pairs(0, 1).shape == ()
     assert full.matrix().shape == (full.n, full.n)
 
 

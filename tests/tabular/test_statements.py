@@ -21,12 +21,16 @@ def test_what_people_expect_fails_somewhere():
         case = examples.garnet(6, 2, 2, seed=seed)
         broken |= {s.text for s in check_statements(*case, 0.9) if not s.holds}
     twins = FiniteMDP(np.array([[0, 0], [1, 1]]), [[0.0, 1.0], [0.0, 1.0]])
-    for case in (examples.toy(), (twins, np.eye(2)), examples.delay_chain(20)):
+    # The gaps of the rewards are the path lengths of the graph K_{2,3}: not of negative type.
+    paths = [[0, 2, 1, 1, 1], [2, 0, 1, 1, 1], [1, 1, 0, 2, 2], [1, 1, 2, 0, 2], [1, 1, 2, 2, 0]]
+    graph = FiniteMDP(np.zeros((5, 5), dtype=int), paths)
+    own = ((twins, np.eye(2)), (graph, np.eye(5)))
+    for case in (examples.toy(), *own, examples.delay_chain(20)):
         results = check_statements(*case, 0.99)
         assert all(s.holds for s in results if s.theorem)
         broken |= {s.text for s in results if not s.holds}
     expected = {s.text for s in results if not s.theorem}
-    assert len(expected) == 7
+    assert len(expected) == 8
     assert broken == expected
 
 

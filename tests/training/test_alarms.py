@@ -7,7 +7,13 @@ import pytest
 
 from revbis.config import setting_names
 from revbis.training import alarms
-from revbis.training.alarms import collapsed_embedding, exploding_critic, non_finite, stalled
+from revbis.training.alarms import (
+    collapsed_embedding,
+    exploding_critic,
+    non_finite,
+    silent_objective,
+    stalled,
+)
 
 
 def test_non_finite() -> None:
@@ -32,6 +38,13 @@ def test_collapsed_embedding() -> None:
     assert collapsed_embedding({"objective/effective_rank": 1.6}) is None
     alarm = collapsed_embedding({"objective/effective_rank": 1.2})
     assert alarm is not None and "1.20" in alarm.text and "--objective-weight" in alarm.text
+
+
+def test_silent_objective() -> None:
+    assert silent_objective({}) is None
+    assert silent_objective({"objective/gradient_share": 0.01}) is None
+    alarm = silent_objective({"objective/gradient_share": 0.0012})
+    assert alarm is not None and "is 0.12%" in alarm.text and "--mode balanced" in alarm.text
 
 
 FRAMES = list(range(0, 1000, 100))  # ten evaluations of a budget of 1000

@@ -34,6 +34,10 @@ def test_a_run_that_can_be_made_passes(config):
         ({"quality": "fast"}, "set quality to full"),
         ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
         ({"observation": "state", "distractor": "noise"}, "distractors require observation pixels"),
+        ({"state_noise": 4}, "state_noise requires observation state"),
+        ({"observation": "state", "state_noise": -1}, "state_noise must be at least 0, got -1"),
+        ({"observation": "state", "state_noise": 10_001}, "state_noise must be at most 10,000"),
+        ({"observation": "state", "state_noise_kind": "white"}, "one of gaussian, walk"),
         ({"pixels": 7}, "pixels must be at least 8"),
         ({"shift": 24}, "shift must be less than pixels, 24"),
         ({"strides": (3, 3, 3, 3)}, "too small for four convolutions"),
@@ -54,6 +58,7 @@ def test_the_limits_themselves_pass(config):
     check(config.with_settings(replay_capacity=7))
     check(config.with_settings(replay_capacity=5, observation="state"))
     check(config.with_settings(strides=(3, 3, 1, 1), pixels=52))
+    check(config.with_settings(observation="state", state_noise=10_000, state_noise_kind="walk"))
 
 
 def test_strides_agree_with_the_encoder():

@@ -87,9 +87,14 @@ class Policy(nn.Module):
         self.norm = nn.LayerNorm(feature_dim)
         self.layers = _mlp(feature_dim, hidden, action_size)
 
+    def logits(self, readout: Tensor) -> Tensor:
+        """What the last tanh makes actions of, [B, feature_dim] → [B, A]."""
+        logits: Tensor = self.layers(torch.tanh(self.norm(readout))).float()
+        return logits
+
     def forward(self, readout: Tensor) -> Tensor:
         """[B, feature_dim] → [B, A] in [−1, 1]."""
-        return torch.tanh(self.layers(torch.tanh(self.norm(readout))).float())
+        return torch.tanh(self.logits(readout))
 
 
 class TwinQ(nn.Module):

@@ -90,7 +90,7 @@ def scale_gaps(config: Config, frames: int) -> list[str]:
     """
     gaps = [] if frames == FRAMES else [f"frames {frames:,} ({FRAMES:,})"]
     paper = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
-    paper |= {"observation": "pixels", "distractor": None}
+    paper |= {"observation": "pixels", "distractor": None, "state_noise": 0}
     values = config.as_dict()
     for name, value in paper.items():
         own = values.get(name, value)  # not every agent has every setting

@@ -23,7 +23,10 @@ from revbis.analysis.runs import (
 from revbis.system.files import naming
 
 # With different values of these, scores are of different problems, whatever the method.
-_ENVIRONMENT = ("quality", "observation", "pixels", "frame_stack", "action_repeat", "distractor")
+_ENVIRONMENT = (
+    *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
+    *("distractor", "state_noise", "state_noise_kind"),
+)
 
 
 class Row(NamedTuple):

@@ -69,7 +69,7 @@ def solve(
         for result, seconds in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
             name = output.file_name(source, result)
             endings = output.write(result, origin, out / name, source.name)
-            if result.n > output.MATRIX_UP_TO:
+            if not output.has_matrix(result):
                 _print_matrix_left_out(name, result.n)
             results.append(result)
             rows.append(summaries.metric_row(result, seconds))
@@ -175,7 +175,9 @@ def bounds(
 ) -> None:
     """Tests every inequality of the theory on an MDP; prints which ones hold, with their slack.
 
-    Exits with 1 if a theorem should ever fail.
+    Among them: MICo and the revised metric are (n(x) + n(y))/2 + ‖e(x) − e(y)‖² for some points e;
+    the slack is then the smallest eigenvalue of the points' Gram matrix. Exits with 1 if a theorem
+    should ever fail.
 
     Args:
         source: Where the MDP comes from.

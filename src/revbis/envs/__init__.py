@@ -33,6 +33,8 @@ def make_env(
     distractor: str | None = None,
     distractor_split: Literal["train", "eval"] = "train",
     observation: Literal["pixels", "state"] = "pixels",
+    state_noise: int = 0,
+    state_noise_kind: Literal["gaussian", "walk"] = "gaussian",
 ) -> TaskEnv:
     """Makes an environment by the name of its task.
 
@@ -46,8 +48,11 @@ def make_env(
         quality: "full" gives the simulator's own pixels; "fast" omits shadows, reflections and
             multisampling, which is many times faster with software OpenGL.
         distractor: A moving background behind the task: "noise", "shapes" or "video:FOLDER".
-        distractor_split: Which backgrounds: those for training or those for evaluation.
+        distractor_split: Which backgrounds or state noise: for training or for evaluation.
         observation: "pixels", or "state" for the task's own vector.
+        state_noise: Irrelevant numbers that are added to the vector, which a fixed random
+            rotation then mixes; 0 for the plain vector.
+        state_noise_kind: "gaussian", new at every observation, or "walk", which drifts.
 
     Raises:
         ValueError: For an unknown task, with the nearest names, or an invalid setting.
@@ -69,6 +74,12 @@ def make_env(
     check_name(task)
     if distractor is not None and observation == "state":
         raise ValueError('a distractor needs pixels; omit it with observation="state"')
+    from revbis.envs.state_noise import KINDS, MOST, StateNoise
+
+    state_noise = checks.whole(state_noise, "state_noise", 0, MOST)
+    checks.choice(state_noise_kind, KINDS, "state_noise_kind")
+    if state_noise and observation == "pixels":
+        raise ValueError('state_noise needs observation="state"; omit it with pixels')
     require_gymnasium(task)
     from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
@@ -85,6 +96,11 @@ def make_env(
     if size:
         identity |= {"pixels": pixels, "frame_stack": frame_stack, "quality": quality}
         identity["distractor"] = background.identity if background else None
+    noise = None
+    if state_noise:
+        length = simulation.feature_count
+        noise = StateNoise(state_noise, state_noise_kind, length, task=task, split=distractor_split)
+        identity["state_noise"] = noise.identity
     return TaskEnv(
         simulation,
         identity=identity,
@@ -93,6 +109,7 @@ def make_env(
         frame_stack=frame_stack,
         action_repeat=action_repeat,
         distractor=background,
+        state_noise=noise,
     )
 
 

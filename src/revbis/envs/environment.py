@@ -15,6 +15,7 @@ from revbis.envs.rendering import Pixels, close_at_exit
 if TYPE_CHECKING:
     from revbis.envs.distractors import Distractor
     from revbis.envs.simulation import Simulation
+    from revbis.envs.state_noise import StateNoise
 
 
 class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore[misc]
@@ -37,6 +38,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         frame_stack: Frames in an observation.
         action_repeat: Simulator steps per action.
         distractor: A moving background behind the task.
+        state_noise: Irrelevant numbers in the vector.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's)
@@ -51,6 +53,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         frame_stack: int,
         action_repeat: int,
         distractor: Distractor | None = None,
+        state_noise: StateNoise | None = None,
     ) -> None:
         self.simulation, self.identity = simulation, identity
         self.action_repeat = action_repeat
@@ -59,7 +62,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self._seed: int | None = seed
         self._recent: Pixels = np.zeros((frame_stack, 3, pixels, pixels), dtype=np.uint8)
         self._newest = 0  # of the recent frames, a ring
-        self._distractor = distractor
+        self._distractor, self._noise = distractor, state_noise
         # Middle and half range: actions in [−1, 1] pass through bounds of ±1 without rounding.
         self._middle = (simulation.high + simulation.low) / 2
         self._reach = (simulation.high - simulation.low) / 2
@@ -67,12 +70,11 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self._success_any, self._success = False, simulation.success_at_start
         close_at_exit(self)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, simulation.low.shape, np.float32, seed)
+        length = simulation.feature_count + (0 if state_noise is None else state_noise.count)
         self.observation_space = (
             gymnasium.spaces.Box(0, 255, (3 * frame_stack, pixels, pixels), np.uint8, seed)
             if pixels
-            else gymnasium.spaces.Box(
-                -np.inf, np.inf, (simulation.feature_count,), np.float32, seed
-            )
+            else gymnasium.spaces.Box(-np.inf, np.inf, (length,), np.float32, seed)
         )
 
     def reset(
@@ -95,6 +97,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self.simulation.reset(seed)
         if self._distractor is not None:
             self._distractor.reset(seed)
+        if self._noise is not None:
+            self._noise.reset(seed)
         self._frames, self._success_any, self._over = 0, False, False
         if self.render_mode:
             self.draw(self._recent[0])
@@ -180,7 +184,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             "success_last": self._success,
         }
         if not self.render_mode:
-            return self.simulation.features(), info
+            features = self.simulation.features()
+            return (features if self._noise is None else self._noise.observe(features)), info
         stack = self._stacked()
         info["frame"] = stack[-3:].copy()  # a view would keep the whole stack alive
         return stack, info

@@ -42,7 +42,8 @@ def record_episode(
     require("av", "video", "writing a video")
     seen = make_env(**config.environment, seed=seed, distractor_split="eval")
     shown = make_env(
-        **config.environment | {"pixels": side, "frame_stack": 1, "observation": "pixels"},
+        **config.environment
+        | {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0},
         seed=seed,
         distractor_split="eval",
     )

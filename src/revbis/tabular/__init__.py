@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from revbis.tabular.aggregation import Aggregation, aggregate
     from revbis.tabular.bounds import Certificate, ValueGapBound, certify, value_gap_bound
     from revbis.tabular.comparison import Comparison, compare
+    from revbis.tabular.embedding import Embedding, NegativeType, negative_type
     from revbis.tabular.mdp import FiniteMDP
     from revbis.tabular.metrics.bisimulation import bisimulation
     from revbis.tabular.metrics.lax_bisimulation import lax_bisimulation
@@ -27,9 +28,11 @@ __all__ = [
     "Aggregation",
     "Certificate",
     "Comparison",
+    "Embedding",
     "FiniteMDP",
     "Metric",
     "MetricResult",
+    "NegativeType",
     "ToleranceWarning",
     "ValueGapBound",
     "action_value",
@@ -40,6 +43,7 @@ __all__ = [
     "examples",
     "lax_bisimulation",
     "mico",
+    "negative_type",
     "optimal_policy",
     "pi_bisimulation",
     "policy_value",
@@ -54,6 +58,7 @@ _MODULES = {
     "aggregation": ("Aggregation", "aggregate"),
     "bounds": ("Certificate", "ValueGapBound", "certify", "value_gap_bound"),
     "comparison": ("Comparison", "compare"),
+    "embedding": ("Embedding", "NegativeType", "negative_type"),
     "mdp": ("FiniteMDP",),
     "metrics.bisimulation": ("bisimulation",),
     "metrics.lax_bisimulation": ("lax_bisimulation",),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from revbis.tabular.gaps import ValueGaps
     from revbis.tabular.result import MetricResult
 
-MATRIX_UP_TO = 5000
+MATRIX_UP_TO = 5000  # a low-rank result above is written as an embedding
 _CSV_UP_TO = 1000
 
 
@@ -51,7 +51,8 @@ def file_name(source: Source, result: MetricResult, target_gamma: float | None =
 def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]:
     """Writes `path` with .npz, .csv (up to 1000 rows) and .png appended; returns these endings.
 
-    Above 5000 rows the .npz holds an exact embedding and the self-distances, not the matrix.
+    The .npz of a low-rank result above 5000 rows holds an exact embedding and the self-distances
+    instead of the matrix.
 
     Args:
         result: The metric.
@@ -72,10 +73,11 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
         "solver": np.array(result.solver),
         "iterations": np.array(result.iterations),
     }
-    if result.n <= MATRIX_UP_TO:
+    if has_matrix(result):
         arrays["matrix"] = result.matrix()
     else:
-        arrays |= {"embedding": result.embedding(), "self_distance": result.self_distance()}
+        exact = result.embedding()
+        arrays |= {"embedding": exact.coordinates, "self_distance": exact.self_distances}
     with whole_file(_with(path, ".npz")) as file:
         np.savez(file, allow_pickle=False, **arrays)
     endings = [".npz"]
@@ -86,6 +88,11 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
         endings.append(".csv")
     draw(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
     return [*endings, ".png"]
+
+
+def has_matrix(result: MetricResult) -> bool:
+    """Whether the file holds the matrix: if it is small, or there is no smaller form."""
+    return result.n <= MATRIX_UP_TO or result.rank is None
 
 
 def write_gaps(gaps: ValueGaps, path: Path) -> list[str]:

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from revbis.system.files import whole_file
+from revbis.tabular.embedding import principal_axes
 from revbis.tabular.registry import find_metric
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _numbers(axes: Axes, matrix: Array) -> None:
 
 
 def _embedding(axes: Axes, result: MetricResult, value: Array, origin: int) -> None:
-    positions = result.embedding(2)
+    positions = principal_axes(result, 2)
     shown = np.arange(result.n)
     if result.n > _MOST_DOTS:
         shown = np.sort(np.random.default_rng(0).choice(result.n, _MOST_DOTS, replace=False))

@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from revbis import checks
 from revbis.system.memory import ensure_fits
-from revbis.tabular.registry import find_metric
+from revbis.tabular.embedding import Embedding, embed
+from revbis.tabular.validation import row_indices, row_pairs
 
 if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
-_FEW = 1000  # coordinates beyond the number of states may be requested: they are 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +96,7 @@ class MetricResult:
 
     def pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
         """Distances of the pairs (i, j); index arrays broadcast against each other."""
-        i, j = self._indices(i, "i"), self._indices(j, "j")
-        try:
-            i, j = np.broadcast_arrays(i, j)
-        except ValueError:
-            raise ValueError(
-                f"i and j must broadcast against each other, got shapes {i.shape} and {j.shape}"
-            ) from None
+        i, j = row_pairs(i, j, self.n)
         if self._matrix is not None:
             return np.asarray(self._matrix[i, j])
         assert self._factors is not None
@@ -115,7 +108,7 @@ class MetricResult:
         checks.whole(i, "i", 0)
         if self._factors is None:
             return self.pairs(i, np.arange(self.n))
-        at = self._indices(i, "i")
+        at = row_indices(i, "i", self.n)
         u, Z = self._factors
         return np.asarray(u[at] + u - 2 * (Z @ Z[at]))
 
@@ -137,28 +130,24 @@ class MetricResult:
         own = self.pairs(i, i) / 2 + self.pairs(j, j) / 2
         return np.asarray(np.maximum(self.pairs(i, j) - own, 0.0))
 
-    def embedding(self, dim: int | None = None) -> Array:
-        """Coordinates of the states, (n, dim), principal axes first.
+    def embedding(self, dimension: int | None = None) -> Embedding:
+        """Points e and self-distances n with U(x,y) = (n(x) + n(y))/2 + ‖e(x) − e(y)‖².
 
-        For the linear metrics squared distances of the coordinates are exactly the reduced
-        distances when dim is None, and their best approximation otherwise. For the W1 metrics this
-        is classical scaling: distances of the coordinates approximate the metric.
+        In all dimensions it is exact, as far as U is: up to rounding and `error_bound`. In fewer,
+        the points give the best low-rank approximation of the centred Gram matrix, and distances
+        come out smaller. The `error_bound` of the embedding covers this. A low-rank result is not
+        expanded. Others take three more (n, n) arrays, or a few vectors for up to 50 dimensions.
+
+        Args:
+            dimension: The number of coordinates; as many as it takes when None.
+
+        Raises:
+            ValueError: For the W1 metrics, which are not of negative type; and if an eigenvalue is
+                more negative than `error_bound` allows, which would disprove the theorem.
+            MemoryError: When the arrays do not fit into memory.
         """
-        if dim is not None:
-            dim = checks.whole(dim, "dim", 1, max(self.n, _FEW))
-        if self._factors is not None:
-            return _principal_axes(self._factors[1], dim)
-        is_euclidean = find_metric(self.metric).is_euclidean
-        distances = self.reduced() if is_euclidean else self.matrix() ** 2
-        return _classical_scaling(distances, dim)
-
-    def _indices(self, value: ArrayLike, name: str) -> NDArray[np.int64]:
-        index = checks.real_array(value, name)
-        if not np.issubdtype(index.dtype, np.integer):
-            raise ValueError(f"{name} must hold integers, got {index.dtype}")
-        if index.size and (index.min() < 0 or index.max() >= self.n):
-            raise ValueError(f"{name} must be in 0..{self.n - 1}, got {index.min()}..{index.max()}")
-        return index.astype(np.int64)
+        factor = None if self._factors is None else self._factors[1]
+        return embed(self, factor, dimension)
 
     @staticmethod
     def _reduce(U: Array, own: Array) -> Array:
@@ -174,35 +163,3 @@ def as_result(value: object) -> MetricResult:
             f"expected a MetricResult, as returned by solve, got {type(value).__name__}"
         )
     return value
-
-
-def _principal_axes(Z: Array, dim: int | None) -> Array:
-    Z = Z - Z.mean(axis=0)
-    _, vectors = np.linalg.eigh(Z.T @ Z)
-    return _with_width(Z @ _fixed_signs(vectors[:, ::-1]), dim)
-
-
-def _classical_scaling(squared: Array, dim: int | None) -> Array:
-    """Coordinates whose squared distances approximate `squared` best."""
-    n = len(squared)
-    gram = -0.5 * squared
-    gram -= gram.mean(axis=0)
-    gram -= gram.mean(axis=1, keepdims=True)
-    subset = None if dim is None else (max(n - dim, 0), n - 1)
-    values, vectors = scipy.linalg.eigh(gram, subset_by_index=subset)
-    axes = _fixed_signs(vectors[:, ::-1]) * np.sqrt(np.maximum(values[::-1], 0.0))
-    return _with_width(axes, dim)
-
-
-def _fixed_signs(vectors: Array) -> Array:
-    """Eigenvectors with their largest entry positive, so that pictures do not flip."""
-    if not vectors.size:
-        return vectors
-    top = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
-    return np.asarray(vectors * np.where(top < 0, -1.0, 1.0))
-
-
-def _with_width(axes: Array, dim: int | None) -> Array:
-    if dim is None or axes.shape[1] == dim:
-        return axes
-    return np.pad(axes, ((0, 0), (0, max(dim - axes.shape[1], 0))))[:, :dim]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from revbis.tabular.aggregation import aggregate, value_loss
 from revbis.tabular.bounds import certify
+from revbis.tabular.embedding import negative_type
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import (
     mean_state_chain,
@@ -83,6 +84,7 @@ def check_statements(
         *_value_bounds(facts),
         *_orders(facts),
         *_shape(facts),
+        *_embeddings(facts),
         *_operators(facts),
         *_weighted(facts),
         *_certificates(facts),
@@ -178,21 +180,32 @@ def _orders(f: _Facts) -> list[Statement]:
 
 def _shape(f: _Facts) -> list[Statement]:
     result = f.metric("revised")
-    U, rho, e = result.matrix(), result.reduced(), result.error_bound
+    U, e = result.matrix(), result.error_bound
     own = np.diag(U)
     detour = min(_least(U[:, k, None] + U[None, k, :] - U) for k in range(len(U)))
-    gram = -0.5 * rho
-    gram -= gram.mean(axis=0)
-    gram -= gram.mean(axis=1, keepdims=True)
-    flattest = float(np.linalg.eigvalsh(gram)[0])
     centre = (own[:, None] + own[None, :]) / 2
     return [
         Statement("U(s,t) ≤ U(s,x) + U(x,t)", True, detour, 3 * e + 1e-12 * (1 + own.max())),
         _at_most("½(U(s,s) + U(t,t)) ≤ U(s,t)", centre, U, 2 * e, True),
-        Statement("√ρ is Euclidean (least eigenvalue)", True, flattest, 2 * e * len(U) + 1e-12),
         _at_most("U(s,s) ≤ U(s,t)", np.repeat(own[:, None], len(U), 1), U, 2 * e, False),
         _at_most("U(s,s) ≤ 0", own, np.zeros_like(own), e, False),
     ]
+
+
+def _embeddings(f: _Facts) -> list[Statement]:
+    """U(x,y) = (n(x) + n(y))/2 + ‖e(x) − e(y)‖² for some points e: a spectrum without negatives."""
+    of = {
+        "√ρ is Euclidean: MICo (least eigenvalue)": ("mico", "state", True),
+        "√ρ is Euclidean: U (least eigenvalue)": ("revised", "state", True),
+        "√ρ is Euclidean: G (least eigenvalue)": ("revised", "state_action", True),
+        "√bisimulation is Euclidean (least eigenvalue)": ("bisimulation", "state", False),
+    }
+    statements = []
+    for text, (name, level, theorem) in of.items():
+        result = f.metric(name, level)
+        verdict = negative_type(result.matrix(), result.error_bound)
+        statements.append(Statement(text, theorem, verdict.smallest, verdict.allowance))
+    return statements
 
 
 def _operators(f: _Facts) -> list[Statement]:

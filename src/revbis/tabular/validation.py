@@ -1,4 +1,4 @@
-"""Checks of the arguments of `FiniteMDP`; errors name the offending row."""
+"""Checks of the arguments of `FiniteMDP`, and of row indices; errors name the offending row."""
 
 from __future__ import annotations
 
@@ -157,3 +157,26 @@ def grid_positions(grid: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     array = array.astype(np.int64)
     array.setflags(write=False)
     return array
+
+
+def row_indices(value: ArrayLike, name: str, n: int) -> NDArray[np.int64]:
+    """Indices of rows, integers from 0 to n − 1."""
+    index = checks.real_array(value, name)
+    if not np.issubdtype(index.dtype, np.integer):
+        raise ValueError(f"{name} must hold integers, got {index.dtype}")
+    if index.size and (index.min() < 0 or index.max() >= n):
+        raise ValueError(f"{name} must be in 0..{n - 1}, got {index.min()}..{index.max()}")
+    return index.astype(np.int64)
+
+
+def row_pairs(i: ArrayLike, j: ArrayLike, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of pairs of rows, broadcast against each other."""
+    first, second = row_indices(i, "i", n), row_indices(j, "j", n)
+    try:
+        first, second = np.broadcast_arrays(first, second)
+    except ValueError:
+        raise ValueError(
+            f"i and j must broadcast against each other, got shapes {first.shape} and "
+            f"{second.shape}"
+        ) from None
+    return first, second

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _EXPLODED = 10.0  # times the largest return that the observed rewards allow
 _COLLAPSED_RANK = 1.5
+_SILENT = 0.01  # share of the objective in the encoder's gradient
 _STALL_SHARE = 0.4  # of the budget
 _STALL_EVALUATIONS = 8
 
@@ -64,6 +65,18 @@ def collapsed_embedding(metrics: Mapping[str, float]) -> Alarm | None:
         "collapsed_embedding",
         f"the objective's embeddings have collapsed: their effective rank is {rank:.2f}; "
         "try a smaller --objective-weight, a simsr method, or --normalisation False for a mico one",
+    )
+
+
+def silent_objective(metrics: Mapping[str, float]) -> Alarm | None:
+    """The objective has next to no say in what the encoder learns."""
+    share = metrics.get("objective/gradient_share")
+    if share is None or share >= _SILENT:
+        return None
+    return Alarm(
+        "silent_objective",
+        f"the objective's share of the encoder's gradient is {share:.2%}, so the critic trains it "
+        "all but alone; use --mode balanced or a larger --objective-weight",
     )
 
 

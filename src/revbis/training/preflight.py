@@ -98,6 +98,8 @@ def _check_observation(config: Config) -> int:
                 "distractors require observation pixels; drop the distractor or use pixels"
             )
         return 1
+    if config.state_noise:
+        raise ValueError("state_noise requires observation state; drop state_noise or use state")
     if config.pixels < _LEAST_PIXELS:
         raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
     if config.shift >= config.pixels:

@@ -311,6 +311,7 @@ class Trainer:
         largest, discount = self.progress.largest_reward, self.config.discount
         self._raise(alarms.exploding_critic(metrics, largest, discount))
         self._raise(alarms.collapsed_embedding(metrics))
+        self._raise(alarms.silent_objective(metrics))
         seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
         self.records.train(
             {

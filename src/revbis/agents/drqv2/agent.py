@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from revbis import checks
+from revbis.agents.drqv2.balance import (
+    StepSizes,
+    balance,
+    feature_norm,
+    gradient_share,
+    objective_metrics,
+)
 from revbis.agents.drqv2.inputs import (
     as_action_size,
     as_device,
@@ -20,12 +27,13 @@ from revbis.agents.drqv2.inputs import (
     check_observation,
     check_observations,
 )
-from revbis.agents.drqv2.parts import Parts, load_moments
+from revbis.agents.drqv2.parts import Following, Parts, load_moments
+from revbis.agents.drqv2.work import parts_of_the_work
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.objectives import Objective, ObjectiveOutput, simsr_distance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,7 +83,7 @@ class DrQV2:
         self.optimisers = self.parts.make_optimisers(settings)
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
-        self._joint = settings.objective is not None and settings.mode == "joint"
+        self._shared = settings.objective is not None and settings.mode != "alternating"
         self._one_step = settings.one_step
         self.stopwatch: Stopwatch = lambda _: nullcontext()
 
@@ -160,109 +168,169 @@ class DrQV2:
         checks.whole(step, "step", 0)
         checks.flag(with_metrics, "with_metrics")
         deviation = self.deviation(step)
+        alternating = self.parts.objective is not None and not self._shared
+        sizes = StepSizes(self.parts.encoder if alternating and with_metrics else None)
         with self.stopwatch("critic"):
-            features, metrics, out = self._critic_step(batch, deviation)
+            features, metrics, out = self._critic_step(batch, deviation, with_metrics)
+        sizes.measure()
         with self.stopwatch("actor"):
             metrics |= self._actor_step(features, deviation)
-        if self.parts.objective is not None and not self._joint:
+        if self.parts.objective is not None and not self._shared:
             with self.stopwatch("objective"):
-                out = self._objective_step(batch, self.parts.objective)
+                out = self._objective_step(batch, self.parts.objective, deviation)
+            sizes.measure()
         with self.stopwatch("move_target"):
             self.parts.move_target(self.settings.target_rate)
         if out is not None:
-            metrics |= _objective_metrics(out, with_metrics)
+            metrics |= objective_metrics(out, with_metrics) | sizes.share()
         return metrics | {
             "actor_std": torch.tensor(deviation),
             "batch_reward": batch.reward.mean(),
         }
 
     def _critic_step(
-        self, batch: Batch, deviation: float
+        self, batch: Batch, deviation: float, with_metrics: bool = False
     ) -> tuple[Tensor, Metrics, ObjectiveOutput | None]:
-        """Updates encoder and critic; in joint mode on the sum of both losses."""
+        """Updates encoder and critic; in joint and balanced mode together with the objective."""
         parts, out = self.parts, None
         with self._precision():
             with self.stopwatch("targets"):
-                target_q, next_z = self._targets(batch, deviation)
+                target_q, following = self._targets(batch, deviation)
             features = parts.encoder(batch.obs)
-            reads = ("critic", "projection") if self._joint else ("critic",)
-            readout, *z = parts.readouts(features, *reads)
-            q1, q2 = parts.critic(readout, batch.action)
+            reads = ("critic", "projection") if self._shared else ("critic",)
+            outputs = parts.readouts(features, *reads)
+            # Gradients stop at the readouts first: there the two losses are told apart.
+            ends = [output.detach().requires_grad_() for output in outputs]
+            q1, q2 = parts.critic(ends[0], batch.action)
         loss = functional.mse_loss(q1, target_q) + functional.mse_loss(q2, target_q)
         critic_loss = loss.detach()
-        if parts.objective is not None and next_z is not None:
+        if parts.objective is not None and following is not None:
             with self.stopwatch("objective"):
-                out = self._compare(batch, parts.objective, z[0], next_z)
-            loss = loss + self.settings.objective_weight * out.representation_loss
+                action = self._policy_action(features, parts.objective, deviation)
+                out = self._compare(batch, parts.objective, ends[1], following, action)
+            weight = self.settings.objective_weight if self.settings.mode == "joint" else 1.0
+            loss = loss + weight * out.representation_loss
             if out.coefficient_loss is not None:  # it reaches raw_c only: one pass serves both
                 loss = loss + out.coefficient_loss
-        self._descend(loss, *(("critic", "coefficient") if self._joint else ("critic",)))
+        with self._descent("critic", *(("coefficient",) if self._shared else ())):
+            loss.backward()  # type: ignore[no-untyped-call]
+            gradients, share = self._feature_gradients(ends, with_metrics)
+            torch.autograd.backward(outputs, gradients)
         metrics = {
             "critic_loss": critic_loss,
             "critic_q1": q1.detach().mean(),
             "critic_q2": q2.detach().mean(),
             "critic_target_q": target_q.mean(),
         }
-        return features.detach(), metrics, out
+        return features.detach(), metrics | share, out
+
+    def _feature_gradients(
+        self, ends: list[Tensor], with_metrics: bool
+    ) -> tuple[list[Tensor], Metrics]:
+        """Gradients at the readouts, the objective's scaled in balanced mode, and its share."""
+        gradients = [end.grad for end in ends if end.grad is not None]
+        balanced = self.settings.mode == "balanced"
+        if not self._shared or not (balanced or with_metrics):
+            return gradients, {}
+        weights = self.parts.readouts.weights
+        critic = feature_norm(gradients[0], weights["critic"])
+        objective = feature_norm(gradients[1], weights["projection"])
+        if balanced:
+            factor = balance(critic, objective, self.settings.objective_weight)
+            gradients[1] = gradients[1] * factor
+            objective = objective * factor
+        return gradients, gradient_share(critic, objective) if with_metrics else {}
 
     @torch.no_grad()
-    def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Tensor | None]:
-        """The critic's regression targets, [B], and in joint mode φ̄ of the next states."""
+    def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Following | None]:
+        """The critic's targets, [B], and what follows where the objective shares the pass."""
         parts = self.parts
         features = parts.encoder(batch.next_obs)
-        both = self._joint and not self._one_step  # critic and objective use the same next states
+        both = self._shared and not self._one_step  # critic and objective use the same next states
         reads = ("projection", "actor", "target") if both else ("actor", "target")
         *z, actor, critic = parts.readouts(features, *reads)
         action = self._noisy(parts.policy(actor), deviation)
         q1, q2 = parts.target(critic, action)
         target_q = batch.reward + batch.discount * torch.minimum(q1, q2)
-        if not self._joint:
+        if not self._shared:
             return target_q, None
-        return target_q, z[0] if both else self._next_embedding(batch)
+        return target_q, Following(z[0], action) if both else self._following(batch, deviation)
 
     def _actor_step(self, features: Tensor, deviation: float) -> Metrics:
         """Updates the actor to increase the smaller value; encoder and critic do not change."""
-        parts = self.parts
+        parts, penalty = self.parts, self.settings.action_penalty
         with self._precision():
             with torch.no_grad():
                 (readout,) = parts.readouts(features, "critic")
-            action = self._noisy(self._mean_action(features), deviation)
+            before_tanh = parts.policy.logits(parts.readouts(features, "actor")[0])
+            action = self._noisy(torch.tanh(before_tanh), deviation)
             with parts.frozen_critic():
                 q1, q2 = parts.critic(readout, action)
         loss = -torch.minimum(q1, q2).mean()
-        self._descend(loss, "actor")
-        return {"actor_loss": loss.detach()}
+        metrics = {"actor_loss": loss.detach()}
+        if penalty:
+            size = before_tanh.square().mean()
+            metrics["actor_logits"] = size.detach().sqrt()
+            loss = loss + penalty * size
+        with self._descent("actor"):
+            loss.backward()  # type: ignore[no-untyped-call]
+        return metrics
 
-    def _objective_step(self, batch: Batch, objective: Objective) -> ObjectiveOutput:
+    def _objective_step(
+        self, batch: Batch, objective: Objective, deviation: float
+    ) -> ObjectiveOutput:
         """Updates φ, ψ and c, with a separate encoder pass."""
         with self._precision():
-            next_z = self._next_embedding(batch)
-            (z,) = self.parts.readouts(self.parts.encoder(batch.obs), "projection")
-        out = self._compare(batch, objective, z, next_z)
+            following = self._following(batch, deviation)
+            features = self.parts.encoder(batch.obs)
+            (z,) = self.parts.readouts(features, "projection")
+            action = self._policy_action(features, objective, deviation)
+        out = self._compare(batch, objective, z, following, action)
         loss = out.representation_loss
         if out.coefficient_loss is not None:
             loss = loss + out.coefficient_loss
-        self._descend(loss, "objective", "coefficient")
+        with self._descent("objective", "coefficient"):
+            loss.backward()  # type: ignore[no-untyped-call]
         return out
 
     def _compare(
-        self, batch: Batch, objective: Objective, z: Tensor, next_z: Tensor
+        self,
+        batch: Batch,
+        objective: Objective,
+        z: Tensor,
+        following: Following,
+        policy_action: Tensor | None,
     ) -> ObjectiveOutput:
         reward, discount = batch.reward, batch.discount
         if self._one_step and batch.one_step is not None:
             reward, discount = batch.one_step.reward, batch.one_step.discount
-        out: ObjectiveOutput = objective(
-            z.float(), batch.action, reward, discount, next_z.float(), self._update_generator
-        )
-        return out
+        given: dict[str, Any] = {"policy_action": policy_action}
+        given["next_policy_action"] = following.action
+        actions = {name: given[name] for name in objective.policy_actions}
+        embeddings = (z.float(), batch.action, reward, discount, following.z.float())
+        return objective(*embeddings, self._update_generator, **actions)
 
     @torch.no_grad()
-    def _next_embedding(self, batch: Batch) -> Tensor:
-        next_obs = batch.next_obs
+    def _policy_action(
+        self, features: Tensor, objective: Objective, deviation: float
+    ) -> Tensor | None:
+        """The current policy's actions at these features, if the objective uses them."""
+        if "policy_action" not in objective.policy_actions:
+            return None
+        with self._precision():
+            return self._noisy(self._mean_action(features.detach()), deviation)
+
+    @torch.no_grad()
+    def _following(self, batch: Batch, deviation: float) -> Following:
+        """φ̄ of the objective's next states, and the policy's actions there if it uses them."""
+        next_obs, objective = batch.next_obs, self.parts.objective
         if self._one_step and batch.one_step is not None:
             next_obs = batch.one_step.next_obs
-        next_z: Tensor = self.parts.readouts(self.parts.encoder(next_obs), "projection")[0]
-        return next_z
+        features = self.parts.encoder(next_obs)
+        (next_z,) = self.parts.readouts(features, "projection")
+        if objective is None or "next_policy_action" not in objective.policy_actions:
+            return Following(next_z, None)
+        return Following(next_z, self._noisy(self._mean_action(features), deviation))
 
     def _mean_action(self, features: Tensor) -> Tensor:
         mean: Tensor = self.parts.policy(self.parts.readouts(features, "actor")[0])
@@ -271,12 +339,13 @@ class DrQV2:
     def _noisy(self, mean: Tensor, deviation: float) -> Tensor:
         return noisy_action(mean, deviation, self._update_generator, self.settings.noise_clip)
 
-    def _descend(self, loss: Tensor, *names: str) -> None:
-        """One step of each named optimiser that exists."""
+    @contextmanager
+    def _descent(self, *names: str) -> Iterator[None]:
+        """One step of each named optimiser that exists, by the gradients made within."""
         optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
         for optimiser in optimisers:
             optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        yield
         for optimiser in optimisers:
             optimiser.step()
 
@@ -289,31 +358,7 @@ class DrQV2:
 
         Gradients are discarded; no parameter changes.
         """
-        batch = replay.sample(self.settings.batch_size)
-        encoder, objective = self.parts.encoder, self.parts.objective
-        gradient = torch.randn(len(batch.obs), encoder.size) / encoder.size
-
-        def encode() -> None:
-            for parameter in encoder.parameters():
-                parameter.grad = None
-            with torch.no_grad():
-                encoder(batch.next_obs)
-            encoder(batch.obs).backward(gradient)
-
-        if objective is None:
-            return {"encoder": encode}
-        z, next_z = (torch.randn(len(batch.obs), self.settings.latent_dim) for _ in range(2))
-        trained = [*objective.representation_parameters(), *objective.coefficient_parameters()]
-
-        def compare() -> None:
-            x = z.clone().requires_grad_()
-            out = objective(x, batch.action, batch.reward, batch.discount, next_z)
-            loss = out.representation_loss
-            if out.coefficient_loss is not None:
-                loss = loss + out.coefficient_loss
-            torch.autograd.grad(loss, [x, *trained])
-
-        return {"encoder": encode, "objective": compare}
+        return parts_of_the_work(self.parts, replay.sample(self.settings.batch_size))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
@@ -355,12 +400,3 @@ class DrQV2:
             load_moments(adam, state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
-
-
-def _objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
-    metrics = {"representation_loss": out.representation_loss.detach()}
-    if out.coefficient_loss is not None:
-        metrics["coefficient_loss"] = out.coefficient_loss.detach()
-    if every:
-        metrics = out.metrics
-    return {f"objective/{name}": value for name, value in metrics.items()}

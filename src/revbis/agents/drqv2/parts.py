@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from revbis.agents.drqv2.settings import DrQV2Settings
 
 _FUSED = ("cpu", "cuda")  # devices with a fused Adam
+
+
+class Following(NamedTuple):
+    """What the objective compares next: φ̄ of the next states, and the policy's actions there."""
+
+    z: Tensor
+    action: Tensor | None
 
 
 class Parts:
@@ -91,7 +98,7 @@ class Parts:
         if self.objective is not None:
             heads: list[Tensor] = [*self.readouts.of("projection")]
             heads += self.objective.representation_parameters()
-            if s.mode == "joint":
+            if s.mode != "alternating":
                 critic.append({"params": heads, "lr": s.objective_learning_rate})
             else:
                 group = {"params": encoder + heads, "lr": s.objective_learning_rate}

@@ -10,10 +10,15 @@ import tyro
 
 from revbis.agents.settings import AgentSettings, Shape
 from revbis.objectives.registry import accepted_options, check_name
-from revbis.schema import Above, AboveOrZero, Count, Few, Share, Size, Stride, Text
+from revbis.schema import Above, AboveOrZero, Count, Few, Fraction, Share, Size, Stride, Text
 
 _KERNEL = 3  # side of a convolution's window
 _FLOAT = 4  # bytes
+_OPTIONS_OF = {
+    "beta": "MICo's distance",
+    "coefficient": "weights (1-c, c)",
+    "reward_scale": "reward gaps of single pairs",
+}
 _PASSES = 4  # activations in memory at once: forward, gradients, next batch, temporaries
 
 
@@ -27,8 +32,9 @@ class DrQV2Settings(AgentSettings):
 
     objective: Annotated[Text | None, tyro.conf.Suppress] = None
     """The objective by name or as package.module:factory; it follows from the method."""
-    mode: Literal["joint", "alternating"] = "alternating"
-    """joint adds the objective to the critic's loss; alternating gives it its own encoder pass."""
+    mode: Literal["joint", "alternating", "balanced"] = "alternating"
+    """joint adds the objective to the critic's loss; alternating gives it its own encoder pass;
+    balanced needs one pass too, and scales its gradient at the features to the critic's."""
     feature_dim: Size = 50
     """Width of the actor's and the critic's trunk."""
     latent_dim: Size = 50
@@ -46,9 +52,13 @@ class DrQV2Settings(AgentSettings):
     coefficient_learning_rate: Above = 1e-4
     """Adam's learning rate for the coefficient c."""
     objective_weight: AboveOrZero = 1.0
-    """Weight of the objective relative to the critic's loss, in joint mode."""
+    """Weight of the objective: joint, relative to the critic's loss; balanced, length of its
+    gradient at the features relative to the critic's."""
     target_rate: Share = 0.01
     """Rate τ of the target critic's moving average."""
+    action_penalty: AboveOrZero = 0.0
+    """Weight of the mean square of the actor's output before its tanh, which keeps it from
+    saturating."""
     noise_clip: Above = 0.3
     """Largest absolute noise in target actions and in the actor's loss."""
     noise_start: AboveOrZero = 1.0
@@ -67,6 +77,12 @@ class DrQV2Settings(AgentSettings):
     """Compare all pairs of a batch, or one partner each; None for the objective's default."""
     beta: Above | None = None
     """Weight of the angle in MICo's distance; None for 0.1."""
+    coefficient: Literal["learned", "discount"] | Fraction | None = None
+    """The c of methods with weights (1-c, c): learned, the discount, or this number; None for
+    learned."""
+    reward_scale: Literal["none", "running"] | None = None
+    """Divide the objective's reward gaps by their running mean; None for the objective's
+    default: running for the -full methods."""
     objective_hidden: Size | None = None
     """Width of the objective's hidden layer; None for the objective's default."""
     compile: bool = False
@@ -78,9 +94,11 @@ class DrQV2Settings(AgentSettings):
         super().__post_init__()
         if self.objective is not None:
             check_name(self.objective)
-        if self.beta is not None and "beta" not in accepted_options(self.objective or ""):
-            owner = self.objective or "drqv2"
-            raise ValueError(f"beta is an option of MICo's distance, which {owner} does not have")
+        owner = self.objective or "drqv2"
+        for option, of in _OPTIONS_OF.items():
+            value = getattr(self, option)
+            if value is not None and option not in accepted_options(owner):
+                raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
 
     @property
     def one_step(self) -> bool:
@@ -117,6 +135,8 @@ class DrQV2Settings(AgentSettings):
             "normalisation": self.normalisation,
             "pairing": self.pairing,
             "beta": self.beta,
+            "coefficient": self.coefficient,
+            "reward_scale": self.reward_scale,
             "hidden": self.objective_hidden,
         }
         return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,76 @@
+"""The objective's say in what the encoder learns, and its metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from revbis.agents.protocol import Metrics
+    from revbis.objectives import ObjectiveOutput
+
+
+@torch.no_grad()
+def feature_norm(gradient: Tensor, weight: Tensor) -> Tensor:
+    """Norm of the gradient that a linear readout passes on to the features, ‖G W‖.
+
+    It is the root of tr(G W Wᵀ Gᵀ): G W itself, one number for each feature of each image, need
+    not exist.
+
+    Args:
+        gradient: G, at the readout's outputs, [B, N].
+        weight: W, [N, F].
+    """
+    gradient, weight = gradient.float(), weight.float()
+    return ((gradient @ (weight @ weight.T)) * gradient).sum().clamp_min(0).sqrt()
+
+
+def balance(critic: Tensor, objective: Tensor, weight: float) -> Tensor:
+    """The factor that makes the objective's gradient `weight` times as long as the critic's."""
+    return weight * critic / objective.clamp_min(torch.finfo(objective.dtype).tiny)
+
+
+def gradient_share(critic: Tensor, objective: Tensor) -> dict[str, Tensor]:
+    """The objective's share of two lengths, in [0, 1], as a metric."""
+    total = (critic + objective).clamp_min(torch.finfo(objective.dtype).tiny)
+    return {"objective/gradient_share": objective / total}
+
+
+def objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
+    """The losses of an objective, or every metric of it, under its name."""
+    metrics = {"representation_loss": out.representation_loss.detach()}
+    if out.coefficient_loss is not None:
+        metrics["coefficient_loss"] = out.coefficient_loss.detach()
+    if every:
+        metrics = out.metrics
+    return {f"objective/{name}": value for name, value in metrics.items()}
+
+
+class StepSizes:
+    """How far the critic's and then the objective's step moved the encoder.
+
+    Args:
+        encoder: Whose parameters move; None to measure nothing.
+    """
+
+    def __init__(self, encoder: nn.Module | None) -> None:
+        self._parameters = [] if encoder is None else list(encoder.parameters())
+        self._place = [parameter.detach().clone() for parameter in self._parameters]
+        self._sizes: list[Tensor] = []
+
+    @torch.no_grad()
+    def measure(self) -> None:
+        """Takes the step since the last measurement."""
+        if not self._parameters:
+            return
+        place = [parameter.detach().clone() for parameter in self._parameters]
+        moved = [new - old for new, old in zip(place, self._place, strict=True)]
+        self._sizes.append(torch.cat([each.flatten() for each in moved]).norm())
+        self._place = place
+
+    def share(self) -> dict[str, Tensor]:
+        """The second step's share of the two, if they were measured."""
+        return gradient_share(*self._sizes) if self._sizes else {}
