@@ -20,6 +20,7 @@ import torch
 import revbis.objectives
 from revbis.system.factories import is_factory_name, search_working_folder
 from revbis.system.files import digest_of_bytes, whole_file, write_whole
+from revbis.tabular.npz import read_npz
 from revbis.yardsticks.probe.measurement import Compared, Measurement, measure
 from revbis.yardsticks.probe.scenarios import SCENARIOS, build
 
@@ -111,8 +112,7 @@ def read_cell(cell: Cell, out: Path) -> Record | None:
 
 def read_dots(cell: Cell, out: Path) -> dict[str, np.ndarray]:
     """Learned and exact distances of some pairs, kept with seed 0: `phi` and `psi`, (2, n)."""
-    with np.load(cell.path(out).with_suffix(".npz"), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return read_npz(cell.path(out).with_suffix(".npz"))
 
 
 def _record(cell: Cell, result: Measurement) -> Record:

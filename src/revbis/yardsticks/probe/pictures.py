@@ -92,10 +92,10 @@ def draw_dots(dots: Mapping[tuple[str, str], Dots], results: Results, caption: s
             for panel, method in zip(panels, methods, strict=True):
                 if (scenario, method) in dots:
                     _draw_dots(panel, dots[scenario, method])
-                panel.set_title(_short(method) if panels is axes[0] else "", fontsize=11)
             panels[0].set_ylabel(f"{scenario}\nlearned")
-        for panel in axes[-1]:
-            panel.set_xlabel("exact")
+        for top, bottom, method in zip(axes[0], axes[-1], methods, strict=True):
+            top.set_title(_short(method), fontsize=11)
+            bottom.set_xlabel("exact")
         handles = {
             label: handle
             for panel in axes.flat
