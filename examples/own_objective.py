@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from revbis import objectives, runtime, tabular
-from revbis.yardsticks.probe import Measurement, ProbeSettings, probe
+from revbis import objectives, runtime
+from revbis.yardsticks.probe import Measurement, ProbeSettings, build, measure
 
 
 class EuclideanObjective(objectives.BaseObjective):
@@ -41,13 +41,13 @@ def make(latent_dim: int, action_dim: int) -> EuclideanObjective:
     return EuclideanObjective(latent_dim, action_dim)
 
 
-def measure(steps: int, size: int = 9) -> Measurement:
-    mdp, policy = tabular.examples.four_rooms(size)
-    return probe(mdp, policy, "own_objective:make", 0, ProbeSettings(steps=steps))
+def probe(steps: int, size: int = 9) -> Measurement:
+    problem = build("rooms", size, gamma=0.9)
+    return measure(problem, "own_objective:make", settings=ProbeSettings(steps=steps))
 
 
 if __name__ == "__main__":
     runtime.prepare(threads=1)  # networks this small gain nothing from more threads
-    result = measure(steps=2000)
-    print(f"rank correlation with the exact metric, untrained: {result.start.spearman:.2f}")
-    print(f"rank correlation with the exact metric, trained:   {result.trained.spearman:.2f}")
+    phi = probe(steps=2000).phi
+    print(f"rank correlation with the exact metric, untrained: {phi.untrained:.2f}")
+    print(f"rank correlation with the exact metric, trained:   {phi.target.spearman:.2f}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, values, aggregate, bounds",
-    "probe": "learned metrics beside the exact ones, on a rendered grid world",
+    "probe": "how much of its exact metric each method learns: the benchmark",
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",
     "eval": "evaluate a run's agent",

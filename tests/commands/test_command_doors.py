@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch):
         (("neighbours", "none", "--queries", "0"), "--queries must be at least 1, got 0"),
         (("neighbours", "none", "--neighbours", "1e9"), "--neighbours must be at most 100"),
         (("neighbours", "none", "--episodes", "1e9"), "--episodes must be at most 1,000"),
-        (("probe", "--size", "1e9"), "--size must be at most 40"),
+        (("probe", "--size", "1e9"), "--size must be at most 20"),
         (("probe", "--steps", "0"), "--steps must be at least 1, got 0"),
     ],
 )

@@ -21,7 +21,7 @@ from revbis.training import preflight
 
 # What takes long, and begins when all that was given is checked.
 _WORK = (
-    "revbis.yardsticks.probe.probe",
+    "revbis.yardsticks.probe.running.run_cells",
     "revbis.bench.update.measure_update",
     "revbis.bench.update.measure_neighbours",
     "revbis.bench.rendering.measure_rendering",
@@ -97,7 +97,7 @@ def _lines(folder: Path) -> list[list[str]]:
         "tabular values --example toy --target-gamma 0.5 --metric all",
         "tabular aggregate --example grid --size 3 --eps 0.1",
         "tabular solve --mdp none.npz",
-        "probe --methods simsr --size 5 --steps 2 --seeds 1 --gamma 0.9",
+        "probe --methods simsr --size 5 --steps 2 --seeds 1 --gamma 0.9 --scenarios slip",
         "env list",
         "env check a.b:c",
         "env preview dmc:cheetah_run --seed 1 --pixels 84",

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from revbis.commands.tables import lay_out, line_width
+from revbis.system.words import in_time
 
 if TYPE_CHECKING:
     from revbis.tabular.registry import OnIteration
@@ -56,6 +57,13 @@ def step_bar(total: int) -> Iterator[Callable[[str], None]]:
     done = count(1)
     with _bar("starting", total) as show:
         yield lambda text: show(text, next(done))
+
+
+@contextmanager
+def work_bar(total: float) -> Iterator[Callable[[str, float], None]]:
+    """Shows progress over an amount of work; a call has a text and how much is done by now."""
+    with _bar("starting", total) as show:
+        yield show
 
 
 @contextmanager
@@ -134,13 +142,15 @@ def stop_signals() -> Iterator[list[int]]:
 
 
 def _plain_lines(total: float) -> Callable[[str, float], None]:
-    shown_at = time.monotonic()
+    start = shown_at = time.monotonic()
 
     def show(text: str, done: float) -> None:
         nonlocal shown_at
-        if time.monotonic() - shown_at > _PLAIN_SECONDS:
-            shown_at = time.monotonic()
-            print(f"{text}, {done / total:.0%} done", file=sys.stderr, flush=True)
+        now = time.monotonic()
+        if now - shown_at > _PLAIN_SECONDS:
+            shown_at = now
+            left = f", about {in_time((now - start) * (total / done - 1))} left" if done > 0 else ""
+            print(f"{text}{left}, {done / total:.0%} done", file=sys.stderr, flush=True)
 
     return show
 

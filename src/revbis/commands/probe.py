@@ -1,33 +1,52 @@
-"""Compares learned metrics with exact ones, on a grid world rendered as images."""
+"""The benchmark of exactness: learned metrics beside the exact ones."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from revbis.commands.console import print_table, step_bar
+from revbis.commands.console import print_table, work_bar
 
-_LARGEST = 40
-_SPARE = ("neighbours", "(exact)", "self-distance", "stress", "compares", "ρ of φ, states")
-_SCALED = {"both": (True, False), "on": (True,), "off": (False,)}
+if TYPE_CHECKING:
+    from revbis.yardsticks.probe.cells import Cell
+    from revbis.yardsticks.probe.summaries import Results
+
+_LARGEST = 20
+_MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS = 10**6, 1000, 1000
+_STEPS, _SEEDS = 2000, 5
+_QUICK_STEPS, _QUICK_SEEDS = 1500, 1
+_QUICK_SCENARIOS = ("rooms", "rooms-off-policy")
+_NORMALISATION = {"own": None, "on": True, "off": False}
+_SPARE = (
+    *("ψ: stress", "ψ: spread", "ψ: neighbours", "ψ: ρ with |ΔQ|", "ψ: error", "c", "φ: stress"),
+    *("φ: spread", "φ: neighbours", "φ: ρ with |ΔV|", "φ: error"),
+)
 
 
 def command(
     methods: tuple[str, ...] = (),
     objective: tuple[str, ...] = (),
+    scenarios: tuple[str, ...] = (),
+    quick: bool = False,
+    steps: int | None = None,
+    seeds: int | None = None,
     size: int = 9,
     gamma: float = 0.9,
-    steps: int = 2000,
-    seeds: int = 1,
-    normalisation: Literal["both", "on", "off"] = "both",
+    normalisation: Literal["own", "on", "off"] = "own",
+    workers: int | None = None,
     out: Path = Path("revbis-probe"),
 ) -> None:
     """Trains encoders by objectives alone and compares learned with exact distances.
 
-    A four-room grid world is rendered as small images. Transitions are collected under the uniform
-    policy; an encoder is trained by the objective alone, without maximising reward. The learned
-    distances are compared with the exact fixed point of the same method and with value gaps.
-    Takes a few minutes on two cores. Prints a table; writes probe.csv and probe.png.
+    Small MDPs are rendered as images: four rooms, a slippery grid, a random MDP; with random
+    rewards, with noise in every pixel, with data of another policy. An encoder is trained by the
+    objective alone, without maximising reward. Its distances are compared with the exact metric of
+    the same method and with value gaps. All of it takes about 40 minutes on two cores, --quick at
+    most 2. Finished parts are kept: after an interruption, repeat the command.
+    Prints tables; writes probe.csv, probe.png, distances.png and a page, index.html.
+
+    revbis probe --quick
 
     revbis probe --methods simsr simsr-rev --steps 1000
 
@@ -37,12 +56,15 @@ def command(
         methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
             --objective is given.
         objective: Your own objectives as package.module:factory, with or without --methods.
-        size: Side of the grid.
+        scenarios: Some of rooms, rooms-off-policy, rooms-noisy, slip, garnet, garnet-off-policy;
+            all of them by default, with --quick the first two.
+        quick: One seed, 1500 steps and two scenarios, unless you say otherwise.
+        steps: Gradient steps of each training; 2000 by default.
+        seeds: Number of seeds, starting at 0; 5 by default.
+        size: Side of the grids.
         gamma: Discount factor.
-        steps: Gradient steps for each objective.
-        seeds: Number of seeds, starting at 0.
-        normalisation: Scale embeddings to length 1: on, off, or both in turn. Your own objectives
-            are probed once, as they are.
+        normalisation: Scale embeddings to length 1: on, off, or each objective's own default.
+        workers: Number of processes; one for each core by default.
         out: Folder for the results.
     """
     from revbis import checks
@@ -50,33 +72,69 @@ def command(
     from revbis.system import runtime
     from revbis.system.factories import FORM, is_factory_name
 
-    runtime.prepare(1)  # the networks are too small to gain from more threads
-    from revbis.tabular import examples
-    from revbis.yardsticks.probe import ProbeSettings, plan, probe_seeds
-    from revbis.yardsticks.probe_report import draw, summary, write_csv
-
     for name in methods:
         checks.choice(name, OBJECTIVES, "--methods")
     for name in objective:
         if not is_factory_name(name):
             raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
-    for flag, value in (("--steps", steps), ("--seeds", seeds)):
-        checks.whole(value, flag, 1)
+    steps = (_QUICK_STEPS if quick else _STEPS) if steps is None else steps
+    seeds = (_QUICK_SEEDS if quick else _SEEDS) if seeds is None else seeds
+    checks.whole(steps, "--steps", 1, _MOST_STEPS)
+    checks.whole(seeds, "--seeds", 1, _MOST_SEEDS)
+    if workers is not None:
+        checks.whole(workers, "--workers", 1, _MOST_WORKERS)
     if size > _LARGEST:
         raise ValueError(
             f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
         )
     checks.discount(gamma, "--gamma")
-    mdp, policy = examples.four_rooms(size)
-    names = (*methods, *objective) or tuple(OBJECTIVES)
-    settings = ProbeSettings(gamma=gamma, steps=steps)
-    runs = plan(names, mdp, settings, _SCALED[normalisation])
+    runtime.prepare(1)  # the networks are too small to gain from more threads
+    from revbis.yardsticks.probe import SCENARIOS, ProbeSettings
+    from revbis.yardsticks.probe.running import plan, usable_cores
+
+    for name in scenarios:
+        checks.choice(name, SCENARIOS, "--scenarios")
+    chosen = scenarios or (_QUICK_SCENARIOS if quick else tuple(SCENARIOS))
+    settings = ProbeSettings(gamma=gamma, steps=steps, normalisation=_NORMALISATION[normalisation])
+    cells = plan(chosen, (*methods, *objective) or tuple(OBJECTIVES), seeds, size, settings)
+    _run(cells, out, workers or usable_cores())
+
+
+def _run(cells: dict[Cell, float], out: Path, workers: int) -> None:
+    from revbis.yardsticks.probe.cells import read_cell
+    from revbis.yardsticks.probe.report import FILES, read_results, write_report
+    from revbis.yardsticks.probe.running import run_cells
+
     out.mkdir(parents=True, exist_ok=True)
-    with step_bar(len(runs) * seeds * steps) as advance:
-        groups = [probe_seeds(mdp, policy, *run, seeds, advance) for run in runs]
-    write_csv(groups, out / "probe.csv")
-    draw([group[0] for group in groups], out / "probe.png")
-    title = f"four rooms: {mdp.n_states} states, γ = {gamma:g}, {steps} steps, {seeds} seed(s)"
-    print_table(title, [summary(group) for group in groups], _SPARE)
-    print("ρ: Spearman's rank correlation, before → after training; raw: not normalised")
-    print(f"written to {out}/: probe.csv, probe.png")
+    missing = {cell: cost for cell, cost in cells.items() if read_cell(cell, out) is None}
+    if len(missing) < len(cells):
+        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
+    problems: dict[Cell, str] = {}
+    if missing:
+        try:
+            with work_bar(sum(missing.values())) as show:
+                problems = run_cells(missing, out, workers, show)
+        except KeyboardInterrupt:
+            print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
+            raise
+    if len(problems) == len(cells):
+        raise ValueError(next(iter(problems.values())))
+    for problem in problems.values():
+        print(f"revbis: warning: no result: {problem}", file=sys.stderr)
+    results = read_results(cells, out)
+    write_report(results, list(cells), out, list(problems.values()))
+    _print(results)
+    print(f"written to {out}/: {', '.join(name for name in FILES if (out / name).exists())}")
+
+
+def _print(results: Results) -> None:
+    from revbis.yardsticks.probe import SCENARIOS
+
+    for scenario in results.scenarios:
+        title = f"{scenario}: {SCENARIOS[scenario].description}"
+        print_table(title, results.table(scenario), _SPARE)
+        print()
+    if len(results.scenarios) > 1:
+        print_table("ρ of φ with U / of ψ with G", results.overview())
+        print()
+    print("ρ: Spearman's rank correlation, pairs of different elements; [95% interval over seeds]")

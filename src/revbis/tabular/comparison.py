@@ -93,7 +93,7 @@ def compare(
     return Comparison(
         spearman=spearman,
         kendall=kendall,
-        neighbour_overlap=_overlap(d, reference, k),
+        neighbour_overlap=neighbour_overlap(d, reference, k),
         neighbours=k,
         scale=scale,
         stress=misfit / size if size > 0 else float(misfit > 0),
@@ -128,7 +128,8 @@ def _rank_correlations(x: Array, y: Array, seed: int) -> tuple[float, float, int
     return spearman, float(stats.kendalltau(x, y).statistic), len(x)
 
 
-def _overlap(a: Array, b: Array, k: int) -> float:
+def neighbour_overlap(a: Array, b: Array, k: int) -> float:
+    """Mean fraction of each state's k nearest others that two distances, (n, n), agree on."""
     shared = 0
     for s in range(len(a)):
         shared += len(np.intersect1d(_nearest(a[s], s, k), _nearest(b[s], s, k)))
