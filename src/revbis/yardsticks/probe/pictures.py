@@ -46,7 +46,7 @@ def draw_overview(results: Results, caption: str) -> Figure:
         caption: The line below.
     """
     methods, scenarios = results.methods, results.scenarios
-    columns = min(_COLUMNS, len(scenarios))
+    columns = 2 if len(scenarios) == 4 else min(_COLUMNS, len(scenarios))
     rows = -(-len(scenarios) // columns)
     height = rows * (_LEAST_HEIGHT + _ROW_HEIGHT * len(methods))
     width = max(9.0, _WIDTH * columns / _COLUMNS)

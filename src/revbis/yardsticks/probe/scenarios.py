@@ -16,7 +16,7 @@ _SLIP = 0.5
 _GARNET = {"n_states": 60, "n_actions": 4, "branching": 2}
 _SEED = 0  # of the Garnet and of its images: they are part of the benchmark
 _SPREAD = 0.5  # of random rewards, at the right edge
-_PIXEL_NOISE = 0.3
+_PIXEL_NOISE = 0.2
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Scenario:
             random MDP whose states are fixed random images).
         rewards: "fixed", or "random": drawn at each transition, r(s, a) ± σ(s) with equal chance,
             where σ grows from 0 at the left edge of the grid to 0.5 at the right.
-        pixels: "clean", or "noisy": independent noise in every pixel of every observation.
+        pixels: "clean", or "noisy": Gaussian noise of standard deviation 0.2 in every pixel of every
+            observation.
         policy: "uniform" collects and is judged, or "off-policy": uniform collects, and the metric
             of a near-greedy policy is wanted.
     """
