@@ -28,8 +28,8 @@ class Scenario:
             random MDP whose states are fixed random images).
         rewards: "fixed", or "random": drawn at each transition, r(s, a) ± σ(s) with equal chance,
             where σ grows from 0 at the left edge of the grid to 0.5 at the right.
-        pixels: "clean", or "noisy": Gaussian noise of standard deviation 0.2 in every pixel of every
-            observation.
+        pixels: "clean", or "noisy": every pixel of every observation has Gaussian noise of its own,
+            of standard deviation 0.2.
         policy: "uniform" collects and is judged, or "off-policy": uniform collects, and the metric
             of a near-greedy policy is wanted.
     """
