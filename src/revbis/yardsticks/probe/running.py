@@ -1,4 +1,4 @@
-"""Runs cells on all cores: one process for each, with one thread, the longest cells first."""
+"""Runs cells on all cores: one process for each, with one thread, seed by seed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(
     size: int,
     settings: ProbeSettings,
 ) -> dict[Cell, float]:
-    """The cells, the longest first, and how much work each is.
+    """The cells, seed by seed, the longest of each first, and how much work each is.
 
     Raises:
         ValueError: For an objective or a grid that cannot be made, before time is spent on others.
@@ -58,7 +58,7 @@ def plan(
         for method in cost
         for seed in range(seeds)
     }
-    return dict(sorted(cells.items(), key=lambda item: -item[1]))
+    return dict(sorted(cells.items(), key=lambda item: (item[0].seed, -item[1])))
 
 
 def usable_cores() -> int:

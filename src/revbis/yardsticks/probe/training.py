@@ -46,7 +46,7 @@ class ProbeSettings:
     transitions: int = 20_000
     batch: int = 128
     latent_dim: int = 50
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     coefficient_rate: float = 1e-3
 
 
