@@ -78,13 +78,15 @@ def test_a_damaged_result_counts_as_none(content: bytes, tmp_path: Path) -> None
     assert read_cell(CELL, tmp_path) is None
 
 
-def test_long_cells_come_first() -> None:
+def test_seeds_come_in_turn_and_long_cells_of_each_first() -> None:
     cells = plan(["rooms", "rooms-noisy"], ["simsr", "simsr-rev-full"], 2, 5, TINY)
-    assert len(cells) == 8
-    assert list(cells.values()) == sorted(cells.values(), reverse=True)
-    first, *_, last = cells
-    assert (first.scenario, first.method) == ("rooms-noisy", "simsr-rev-full")
-    assert (last.scenario, last.method) == ("rooms", "simsr")
+    assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
+    for seed in (0, 1):
+        own = {cell: work for cell, work in cells.items() if cell.seed == seed}
+        assert list(own.values()) == sorted(own.values(), reverse=True)
+        first, *_, last = own
+        assert (first.scenario, first.method) == ("rooms-noisy", "simsr-rev-full")
+        assert (last.scenario, last.method) == ("rooms", "simsr")
 
 
 def test_a_method_named_twice_is_run_once() -> None:

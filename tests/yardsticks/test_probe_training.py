@@ -32,7 +32,7 @@ def test_learning_brings_the_metric_near_its_exact_fixed_point(method: str, room
 
 def test_the_complete_objective_learns_both_metrics_of_the_target_policy() -> None:
     problem = build("rooms-off-policy", 5, 0.9)
-    settings = ProbeSettings(steps=600, batch=64)
+    settings = ProbeSettings(steps=600, batch=64, learning_rate=1e-3)
     result = measure(problem, "energy-rev-full-no-c", 0, settings)
     assert result.claims == "target" and result.c == 0.9
     assert result.phi.target.spearman > 0.9 and result.psi.target.spearman > 0.9
