@@ -55,7 +55,8 @@ def test_the_cpu_preset_is_smaller_in_every_dimension() -> None:
     paper, cpu = (preset_config(name, "dmc:cheetah_run") for name in ("paper", "cpu"))
     for name in ("frames", "pixels", "batch_size", "hidden", "replay_capacity", "noise_steps"):
         assert cpu.as_dict()[name] < paper.as_dict()[name]
-    assert (cpu.agent.mode, cpu.quality) == ("joint", "fast")
+    assert (cpu.agent.mode, cpu.quality) == ("balanced", "fast")
+    assert (paper.agent.action_penalty, cpu.agent.action_penalty) == (0.0, 0.01)
     assert preset_config("cpu", "gym:CarRacing-v3").quality == "full"  # it draws itself
 
 

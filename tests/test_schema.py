@@ -50,7 +50,7 @@ def test_a_number_is_the_same_from_file_and_python(value):
         ("frames", "many", "frames must be a whole number, got 'many'"),
         ("frames", None, "frames must be a whole number, got None"),
         ("frames", [1], r"frames must be a whole number, got \[1\]"),
-        ("mode", None, "mode must be one of joint, alternating, got None"),
+        ("mode", None, "mode must be one of joint, alternating, balanced, got None"),
         ("preset", "paperr", "preset must be one of paper, cpu, got 'paperr'; did you mean"),
         ("normalisation", "maybe", "normalisation must be true or false or nothing, got 'maybe'"),
         ("tensorboard", 3, "tensorboard must be true or false, got 3"),

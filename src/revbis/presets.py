@@ -50,6 +50,7 @@ _PAPER: dict[str, Setting] = {
     "objective_learning_rate": Setting(1e-4, PAPER),
     "coefficient_learning_rate": Setting(1e-4, PAPER),
     "target_rate": Setting(0.01, PAPER),
+    "action_penalty": Setting(0.0, CODE),
     "noise_clip": Setting(0.3, PAPER),
     "noise_start": Setting(1.0, PAPER),
     "noise_end": Setting(0.1, PAPER),
@@ -58,7 +59,7 @@ _PAPER: dict[str, Setting] = {
     "checkpoint_every": Setting(50_000, OURS),
 }
 
-# Chosen by returns on cartpole_balance after equal CPU time; see docs/training.md.
+# Chosen by returns after equal CPU time; see docs/training.md.
 _CPU: dict[str, Setting] = _PAPER | {
     "frames": Setting(60_000, OURS),
     "eval_every": Setting(5_000, OURS),
@@ -73,7 +74,9 @@ _CPU: dict[str, Setting] = _PAPER | {
     "discount": Setting(0.97, OURS),  # per four frames
     "shift": Setting(2, OURS),  # relative to 48 pixels as much as 4 of 84
     "replay_capacity": Setting(100_000, OURS),
-    "mode": Setting("joint", OURS),
+    "mode": Setting("balanced", OURS),
+    "objective_weight": Setting(0.1, OURS),
+    "action_penalty": Setting(0.01, OURS),  # small actors saturate without it
     "hidden": Setting(256, OURS),
     "strides": Setting((2, 2, 1, 1), OURS),
     "learning_rate": Setting(3e-4, OURS),
