@@ -304,10 +304,10 @@ def test_nan_reward_is_an_error(tmp_path: Path) -> None:
         train(config)
 
 
-@pytest.mark.parametrize(
-    ("method", "mode"),
-    zip(methods(), itertools.cycle(["joint", "alternating", "balanced"]), strict=False),
-)
+MODES = itertools.cycle(["joint", "alternating", "balanced"])
+
+
+@pytest.mark.parametrize(("method", "mode"), [(method, next(MODES)) for method in methods()])
 def test_every_method_trains(tmp_path: Path, method: str, mode: str) -> None:
     settings = WALK | {"frames": 400, "method": method, "mode": mode}
     config = tiny_config(tmp_path, **settings)
