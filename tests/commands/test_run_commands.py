@@ -28,8 +28,9 @@ pytestmark = pytest.mark.env("dmc")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """A finished run on pixels."""
-    config = tiny_config(tmp_path_factory.mktemp("run"), method="mico-rev", frames=400)
+    """A finished run on pixels, with episodes of 50 agent steps."""
+    settings = {"method": "mico-rev", "frames": 400, "action_repeat": 20}
+    config = tiny_config(tmp_path_factory.mktemp("run"), **settings)
     assert train(config)
     return config
 
@@ -109,7 +110,7 @@ def test_eval_with_a_video(run: Config, tmp_path: Path, capsys: pytest.CaptureFi
     assert [episode["frames"] for episode in episodes] == [1000, 1000]
     with av.open(str(video)) as file:
         frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
-    assert len(frames) == 126  # the first and one for each of 1000 / 8 agent steps
+    assert len(frames) == 51  # the first and one for each of 1000 / 20 agent steps
     assert frames[0].shape == (256, 256, 3)
     assert np.abs(frames[0].astype(int) - frames[-1]).max() > 30
 
@@ -128,7 +129,7 @@ def test_neighbours_are_the_nearest(run: Config, tmp_path: Path) -> None:
     assert (np.diff(found.distances, axis=1) >= 0).all()
     assert (found.farthest_distances >= found.distances[:, -1]).all()
     for query, row in zip(found.queries, found.nearest, strict=True):
-        same_episode = (row // 125) == (query // 125)
+        same_episode = (row // 50) == (query // 50)
         assert (np.abs(row - query)[same_episode] > 10).all()
     path = tmp_path / "n.png"
     main(["neighbours", str(run.directory), "--episodes", "2", "--out", str(path)])

@@ -1,4 +1,18 @@
+from typing import Any
+
 import pytest
+from tests.sweep.grids import evaluations, small_grid
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """What the runs of the small grid write when each is trained alone, in this process."""
+    from revbis.training.run import train
+
+    configs = small_grid().configs(tmp_path_factory.mktemp("alone"))
+    for config in configs:
+        assert train(config.with_settings(threads=1))
+    return evaluations(configs)
 
 
 @pytest.fixture

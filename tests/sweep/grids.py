@@ -15,11 +15,11 @@ SETTINGS: dict[str, Any] = {
     "eval_episodes": 1,
     "checkpoint_every": 100,
     "log_every": 100,
-    "action_repeat": 1,
-    "update_every": 4,
+    "action_repeat": 2,
+    "update_every": 8,
     "batch_size": 8,
     "hidden": 16,
-    "explore_steps": 10,
+    "explore_steps": 5,
     "noise_steps": 50,
     "replay_capacity": 300,
     "tensorboard": False,
@@ -31,7 +31,7 @@ TASK = "tests.training:Held"
 
 
 def small_grid(task: str = TASK, **changes: Any) -> Grid:
-    """Runs that take a second or two once they have started."""
+    """Runs that take about a second once they have started."""
     settings = SETTINGS | changes.pop("settings", {})
     start = {"tasks": [task], "methods": ["drqv2", "simsr-rev"], "seeds": [1]}
     return grid_from(start | changes | {"settings": settings})

@@ -186,7 +186,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
 
     def measure(config):
         measured.append((config, capsys.readouterr().err))
-        return Speed(step=0.01, act=0.0, update=0.0)
+        return Speed(step=0.02, act=0.0, update=0.0)  # 600 steps of two frames
 
     monkeypatch.setattr("revbis.sweep.measure.measure", measure)
     main(["sweep", *SMALL, "--out", str(tmp_path / "runs"), "--measure", "--workers", "2"])
@@ -194,7 +194,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
     [(config, before)] = measured
     assert config.method == "simsr-rev" and config.threads == 1
     assert before.startswith("measuring tests.training:Walk, simsr-rev, for at most 20 s")
-    assert "10 ms per step" in printed.err
+    assert "20 ms per step" in printed.err
     assert "time: about 12 s with 2 in parallel, as measured here just now" in printed.out
     assert not list(tmp_path.iterdir())
 

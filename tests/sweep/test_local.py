@@ -26,18 +26,8 @@ from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.driver import Sweep
 from revbis.sweep.local import LocalRunner
 from revbis.sweep.place import Place, lock_path
-from revbis.training.run import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """What the runs of the small grid write when each is trained alone, in this process."""
-    configs = small_grid().configs(tmp_path_factory.mktemp("alone"))
-    for config in configs:
-        assert train(config.with_settings(threads=1))
-    return evaluations(configs)
 
 
 @pytest.fixture(autouse=True)

@@ -26,29 +26,50 @@ pytestmark = [
 HEAD = {"num_cpus": 1, "include_dashboard": False, "dashboard_agent_listen_port": None}
 
 
-@pytest.fixture
-def marker(monkeypatch, tmp_path_factory):
-    """The file that tells that a run of the task Stuck stands still."""
-    path = tmp_path_factory.mktemp("stuck") / "marker"
-    monkeypatch.setenv(MARKER, str(path))
-    return path
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    """One cluster for all tests; its processes know the files that hold and tell of runs."""
+    folder = tmp_path_factory.mktemp("machines")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HELD_WALK", str(folder / "held"))
+        patch.setenv(MARKER, str(folder / "marker"))
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
+        patch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the runs
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills runs on a full one
+        from ray.cluster_utils import Cluster
+
+        made = Cluster(initialize_head=True, head_node_args=HEAD)
+        made.second = made.add_node(num_cpus=1)
+        yield made
+        made.shutdown()
+        del made
+        gc.collect()  # so that what Ray left open is not a warning in another test
 
 
 @pytest.fixture
-def cluster(monkeypatch, marker, held):
-    """Two nodes with one core each, the first is the head; runs on them are held."""
-    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # stays on the loopback
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the runs
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # else it kills runs on a full one
+def cluster(machines, monkeypatch):
+    """Two nodes with one core each, the first is the head."""
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.1)
-    from ray.cluster_utils import Cluster
+    if machines.second not in machines.worker_nodes:  # killed by the test before
+        machines.second = machines.add_node(num_cpus=1)
+    return machines
 
-    made = Cluster(initialize_head=True, head_node_args=HEAD)
-    made.second = made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
-    del made
-    gc.collect()  # so that what Ray left open is not a warning in another test
+
+@pytest.fixture
+def held(cluster):
+    """A file that keeps the runs of the small grid in their middle until it is removed."""
+    path = Path(os.environ["HELD_WALK"])
+    path.touch()
+    yield path
+    path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def marker(cluster):
+    """The file that tells that a run of the task Stuck stands still."""
+    path = Path(os.environ[MARKER])
+    path.unlink(missing_ok=True)
+    return path
 
 
 def _configs(out):
@@ -61,18 +82,7 @@ def _runner(cluster, place):
     return RayRunner(cluster.address, Request(1, 0, 200_000_000), place)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    from revbis.sweep.local import LocalRunner
-
-    out = tmp_path_factory.mktemp("undisturbed")
-    sweep = Sweep(_configs(out), Place(str(out)))
-    sweep.run(LocalRunner(2), lambda entries: None, lambda: False)
-    assert sweep.complete, [entry.text for entry in sweep.entries]
-    return evaluations(_configs(out))
-
-
-def test_a_node_that_is_killed_costs_nothing_but_time(undisturbed, cluster, tmp_path, held):
+def test_a_node_that_is_killed_costs_nothing_but_time(alone, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
     killed = []
@@ -90,10 +100,10 @@ def test_a_node_that_is_killed_costs_nothing_but_time(undisturbed, cluster, tmp_
     assert sorted(entry.attempts for entry in sweep.entries) == [1, 2]
     for entry in sweep.entries:  # the node's fault, not the run's
         assert not (tmp_path / entry.name / "failures.json").exists()
-    assert evaluations(_configs(tmp_path)) == undisturbed
+    assert evaluations(_configs(tmp_path)) == alone
 
 
-def test_storage_at_a_url_and_a_worker_that_is_killed(undisturbed, cluster, tmp_path, held):
+def test_storage_at_a_url_and_a_worker_that_is_killed(alone, cluster, tmp_path, held):
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
     place = Place(url)
@@ -114,10 +124,10 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(undisturbed, cluster, tmp_
     failures = place.failures(killed[0])
     assert [failure["checkpoint"] > 0 for failure in failures] == [True]
     there = [config.with_settings(out=tmp_path / "shared") for config in configs]
-    assert evaluations(there).items() <= undisturbed.items()
+    assert evaluations(there).items() <= alone.items()
 
 
-def test_a_stop_saves_what_runs(undisturbed, cluster, tmp_path, held):
+def test_a_stop_saves_what_runs(alone, cluster, tmp_path, held):
     place = Place(str(tmp_path))
     configs = _configs(tmp_path)[1:]
     sweep = Sweep(configs, place)
@@ -135,7 +145,7 @@ def test_a_stop_saves_what_runs(undisturbed, cluster, tmp_path, held):
     again = Sweep(configs, place)
     again.run(_runner(cluster, place), lambda entries: None, lambda: False)
     assert again.complete
-    assert evaluations(configs).items() <= undisturbed.items()
+    assert evaluations(configs).items() <= alone.items()
 
 
 def test_a_run_that_stands_still_is_ended_taken_up_again_and_not_blamed(
