@@ -87,27 +87,27 @@ def test_solves_an_npz_with_its_own_policy(tmp_path: Path, capsys) -> None:
 
 
 def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
-    grid, garnet = ("--example grid", "--example garnet --size 6")
+    grid, garnet = ("--example grid", "--example garnet --size 14")  # quickly drawn
     for words in (
-        *(f"{grid} --size {size}" for size in (3, 4)),
-        f"{grid} --size 3 --slip 0.5",
-        f"{grid} --size 3 --gamma 0.5",
-        f"{grid} --size 3 --c 0.5",
-        f"{grid} --size 3 --policy optimal",
-        f"{grid} --size 3 --gamma 0.9000001",
+        *(f"{grid} --size {size}" for size in (4, 5)),
+        f"{grid} --size 4 --slip 0.5",
+        f"{garnet} --gamma 0.5",
+        f"{garnet} --c 0.5",
+        f"{garnet} --policy optimal",
+        f"{garnet} --gamma 0.9000001",
         *(f"{garnet} --seed {seed}" for seed in (0, 1)),
     ):
         main(["tabular", "solve", *words.split(), "--out", str(tmp_path)])
     assert sorted(path.stem for path in tmp_path.glob("*.npz")) == [
-        "garnet-6-revised-gamma-0.9",
-        "garnet-6-seed-1-revised-gamma-0.9",
-        "grid-3-optimal-revised-gamma-0.9",
-        "grid-3-revised-c-0.5",
-        "grid-3-revised-gamma-0.5",
-        "grid-3-revised-gamma-0.9",
-        "grid-3-revised-gamma-0.9000001",
-        "grid-3-slip-0.5-revised-gamma-0.9",
+        "garnet-14-optimal-revised-gamma-0.9",
+        "garnet-14-revised-c-0.5",
+        "garnet-14-revised-gamma-0.5",
+        "garnet-14-revised-gamma-0.9",
+        "garnet-14-revised-gamma-0.9000001",
+        "garnet-14-seed-1-revised-gamma-0.9",
         "grid-4-revised-gamma-0.9",
+        "grid-4-slip-0.5-revised-gamma-0.9",
+        "grid-5-revised-gamma-0.9",
     ]
 
 

@@ -36,6 +36,7 @@ def fake_run(
     success: Sequence[float] | None = None,
     alarms: Sequence[dict[str, Any]] = (),
     rate: float = 100.0,
+    more: dict[str, float] | None = None,
     **settings: Any,
 ) -> Path:
     """Writes a run's folder.
@@ -51,6 +52,7 @@ def fake_run(
         success: Share of successful episodes at each evaluation; none when not given.
         alarms: Lines of alarms.jsonl.
         rate: Frames per second.
+        more: More numbers in each line of train.jsonl.
         settings: Of the config.
     """
     returns = [100.0, 300.0, 500.0, 600.0, 650.0] if returns is None else returns
@@ -97,6 +99,7 @@ def fake_run(
                 "critic_q1": frame / 1000,
                 **({} if method == "drqv2" else {"objective/effective_rank": 4.0 + seed}),
                 **{f"seconds/{k}": round(frame / rate * v, 3) for k, v in _PHASES.items()},
+                **(more or {}),
             }
             for frame in np.linspace(0, done * budget, lines + 1)[1:].round().astype(int).tolist()
         ],
@@ -115,7 +118,7 @@ def large_study(out: Path, padding: int = 0) -> None:
 
     Args:
         out: The folder above them.
-        padding: More numbers in each training line, so that the files are as long as real ones.
+        padding: More numbers in each training line, as many as real ones have.
     """
     generator = np.random.default_rng(0)
     methods = ("drqv2", "simsr", "simsr-rev", "simsr-rev-no-c", "simsr-rev-no-sa")
@@ -136,17 +139,13 @@ def large_study(out: Path, padding: int = 0) -> None:
                     seed,
                     returns=returns.round(3).tolist(),
                     done=0.6 if (t, m, seed) == (4, 4, 5) else 1.0,
-                    lines=1000,
+                    lines=400,
                     success=(rise * 0.9).tolist() if t == 5 else None,
                     alarms=[_STALLED] if stuck else (),
                     rate=60 + 10 * m,
+                    more={f"objective/part_{i}_loss": math.pi * i for i in range(padding)},
                     frames=1_000_000,
                 )
-    if padding:
-        for path in out.rglob("train.jsonl"):
-            records = [json.loads(line) for line in path.read_text().splitlines()]
-            more = {f"objective/part_{i}_loss": math.pi * i for i in range(padding)}
-            write_lines(path, [record | more for record in records])
 
 
 _STALLED = {

@@ -10,8 +10,8 @@ from revbis.sweep.grid import Grid, grid_from
 
 SETTINGS: dict[str, Any] = {
     "observation": "state",
-    "frames": 1200,
-    "eval_every": 400,
+    "frames": 600,
+    "eval_every": 200,
     "eval_episodes": 1,
     "checkpoint_every": 100,
     "log_every": 100,

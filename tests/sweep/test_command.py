@@ -16,7 +16,8 @@ from revbis.sweep.projection import Speed
 HUGE = str(10**23)
 TASK = "tests.training:Walk"
 WALK = ["--tasks", TASK, "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
-SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
+LONGER = {"frames": 1200}
+SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in (SETTINGS | LONGER).items())]
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_mistakes_are_told_before_anything_runs(words, message, dry, capsys, tmp
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
-    configs = small_grid(TASK).configs(tmp_path)
+    configs = small_grid(TASK, settings=LONGER).configs(tmp_path)
     path = configs[1].directory / "config.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(configs[1].with_settings(hidden=99).as_dict()))
@@ -145,7 +146,7 @@ def test_what_differs_between_runs_stays_in_the_table(tmp_path, capsys):
 
 
 def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
-    first, second = small_grid(TASK).configs(tmp_path)
+    first, second = small_grid(TASK, settings=LONGER).configs(tmp_path)
     for config, frames, seconds in ((first, 600, 6.0), (second, 300, 3.0)):
         config.directory.mkdir(parents=True)
         (config.directory / "config.json").write_text(json.dumps(config.as_dict()))
@@ -159,7 +160,7 @@ def test_runs_that_have_begun_tell_the_time(tmp_path, capsys):
 
 
 def test_runs_that_were_given_up_take_no_time_unless_tried_again(tmp_path, capsys):
-    first, second = small_grid(TASK).configs(tmp_path)
+    first, second = small_grid(TASK, settings=LONGER).configs(tmp_path)
     for config, name, content in (
         (first, "result.json", {"frames": 1200, "mean_return": 1.0, "seconds": 12.0}),
         (second, "failures.json", {"failures": [{"checkpoint": 0, "text": "it", "final": True}]}),

@@ -41,7 +41,7 @@ def test_runs_that_were_given_up_count_only_if_they_are_retried(tmp_path):
     first, second = small_grid(TASK).configs(tmp_path)
     failures = {"failures": [{"checkpoint": 0, "text": "it", "final": True}]}
     _write(first, "failures.json", failures)
-    _write(second, "progress.json", {"frames": 600})
+    _write(second, "progress.json", {"frames": 300})
     grid = small_grid(TASK)
     expected = forecast(make_plan(grid, str(tmp_path), Where()), SPEED)
     assert [run.state for run in expected.runs] == ["failed", "resumed"]
