@@ -7,6 +7,7 @@ from typing import Any
 
 from revbis.config import Config
 from revbis.sweep.grid import Grid, grid_from
+from revbis.training.folder import checkpoint_name
 
 SETTINGS: dict[str, Any] = {
     "observation": "state",
@@ -47,8 +48,9 @@ def names_in(folder: Path, start: str, end: str = "") -> list[str]:
 
 
 def checkpoints(config: Config) -> list[str]:
-    """The names of a run's checkpoints."""
-    return names_in(config.directory / "checkpoints", "frame-")
+    """The names of a run's checkpoints but for the one of its beginning."""
+    names = names_in(config.directory / "checkpoints", "frame-")
+    return [name for name in names if name != checkpoint_name(0)]
 
 
 def attempts(config: Config) -> list[str]:
