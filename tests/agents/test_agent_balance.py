@@ -102,9 +102,27 @@ def test_the_norm_at_the_features_needs_no_features():
     weight = torch.randn(5, 40, generator=g)
     assert feature_norm(gradient, weight).item() == pytest.approx((gradient @ weight).norm().item())
     assert feature_norm(torch.zeros(7, 5), weight) == 0
-    assert torch.isfinite(balance(torch.tensor(1.0), torch.tensor(0.0), 1.0))
-    assert balance(torch.tensor(0.0), torch.tensor(2.0), 1.0) == 0
     assert StepSizes(None).share() == {}
+
+
+@pytest.mark.parametrize(
+    ("critic", "objective", "factor"),
+    [(6.0, 2.0, 1.5), (0.0, 2.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (1e9, 1e-38, 0.0)],
+)
+def test_the_factor_is_finite_whatever_the_lengths(critic, objective, factor):
+    assert balance(torch.tensor(critic), torch.tensor(objective), 0.5) == factor
+
+
+def test_an_objective_without_a_gradient_leaves_the_encoder_to_the_critic(make_agent, make_batch):
+    """Equal observations and rewards: every distance is right already."""
+    batch = make_batch()
+    images = batch.obs[:1].expand_as(batch.obs).contiguous()
+    batch = batch._replace(obs=images, next_obs=images, reward=0 * batch.reward + 3)
+    batch = batch._replace(action=0 * batch.action)
+    agent = make_agent("simsr", "balanced")
+    metrics = agent.learn(batch, 0, with_metrics=True)
+    assert metrics[SHARE] == 0
+    assert all(torch.isfinite(p).all() for p in agent.parts.encoder.parameters())
 
 
 @pytest.mark.parametrize("transition", ["n_step", "one_step"])

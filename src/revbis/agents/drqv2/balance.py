@@ -29,8 +29,12 @@ def feature_norm(gradient: Tensor, weight: Tensor) -> Tensor:
 
 
 def balance(critic: Tensor, objective: Tensor, weight: float) -> Tensor:
-    """The factor that makes the objective's gradient `weight` times as long as the critic's."""
-    return weight * critic / objective.clamp_min(torch.finfo(objective.dtype).tiny)
+    """The factor that makes the objective's gradient `weight` times as long as the critic's.
+
+    It is 0 where the objective's gradient is 0, or too short for such a factor to exist.
+    """
+    factor = weight * critic / objective
+    return torch.where(torch.isfinite(factor), factor, 0.0)
 
 
 def gradient_share(critic: Tensor, objective: Tensor) -> dict[str, Tensor]:
