@@ -1,5 +1,6 @@
 """The code in the documentation runs, block after block, in one namespace a page."""
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -30,6 +31,16 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for line, code in blocks(page):
         exec(compile("\n" * line + code, str(page), "exec"), namespace)
     assert namespace
+
+
+def test_names_of_the_package_exist() -> None:
+    """`revbis.objectives.register`, for example: a module, or what is in one."""
+    named = {
+        name for page in PAGES for name in re.findall(r"`(revbis(?:\.\w+)+)", page.read_text())
+    }
+    assert len(named) > 10
+    for name in sorted(named):
+        pkgutil.resolve_name(name)  # raises for what is not there
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
