@@ -15,6 +15,10 @@ from tests.fuzz import junk
 from tests.fuzz.judge import TracebackError, refused
 from tests.fuzz.runs import finished
 
+# bench.training and inspect.video take names of _WORK when they are imported: if that were while
+# those are replaced, they would keep the replacements.
+import revbis.bench.training
+import revbis.inspect.video  # noqa: F401
 from revbis import cli
 from revbis.config import Config
 from revbis.training import preflight
@@ -140,7 +144,8 @@ def _without_work() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in _WORK:
             stack.enter_context(patch(name, _begins))
-        stack.enter_context(patch("revbis.training.run.train", _begins_training))
+        for name in ("revbis.bench.training.train", "revbis.training.run.train"):
+            stack.enter_context(patch(name, _begins_training))
         yield
 
 
