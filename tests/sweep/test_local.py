@@ -198,7 +198,7 @@ def test_a_frozen_attempt_that_comes_back_does_no_harm(tmp_path, alone, held):
     finally:
         frozen.kill()
         second.close()
-    assert ended[1].outcome.end == "superseded"
+    assert ended[1].outcome.end == "superseded", ended[1].outcome
     assert (config.directory / "eval.jsonl").read_bytes() == before
     assert evaluations([config]).items() <= alone.items()
     assert len(attempts(config)) == 2

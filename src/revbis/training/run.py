@@ -85,14 +85,17 @@ def train(
     preflight.check(config)
     device = resolve_device(config.device)
     use_threads(config.threads)
-    if home is not None:
-        return _train(config, device, home, restart, stop, report)
-    home = RunFolder(folder)
-    home.claim()
+    ours = home is None
+    home = home or RunFolder(folder)
+    if ours:
+        home.claim()
     try:
         return _train(config, device, home, restart, stop, report)
-    except BaseException:
-        home.abandon()
+    except BaseException as problem:
+        if isinstance(problem, Exception):
+            home.check()  # what a later attempt changed meanwhile is no failure of this one
+        if ours:
+            home.abandon()
         raise
 
 
