@@ -18,6 +18,8 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ["OMP_WAIT_POLICY"] = "passive"
+# Mesa compiles its shaders anew for each of hundreds of small renderers: sooner, if less well.
+os.environ.setdefault("GALLIVM_PERF", "nopt")
 # Processes that tests start find the package `tests` too, wherever pytest was called.
 _ROOT = Path(__file__).parents[1]
 _PATHS = (str(_ROOT), os.environ.get("PYTHONPATH"))

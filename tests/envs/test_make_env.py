@@ -521,7 +521,7 @@ def test_a_closed_environment_stays_closed(observation: str) -> None:
             {"distractor": "shapes", "quality": "fast"},
             marks=pytest.mark.env("dmc"),
         ),
-        pytest.param("metaworld:reach", {}, marks=pytest.mark.env("metaworld")),
+        pytest.param("metaworld:reach", {"quality": "fast"}, marks=pytest.mark.env("metaworld")),
         pytest.param("gym:CarRacing-v3", {}, marks=pytest.mark.env("box2d", gl=False)),
         pytest.param("gym:Pendulum-v1", {}, marks=pytest.mark.env("gym", gl=False)),
     ],
