@@ -12,6 +12,7 @@ says why and what to do.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 # OpenMP, OpenBLAS, MKL and Numba read these when they are loaded, so they come before the imports.
@@ -30,11 +31,13 @@ if _worker := os.environ.get("PYTEST_XDIST_WORKER"):
 # Settings of the user's shell that would change what is printed, or where Ray and git look.
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "PYTHONWARNINGS", "RAY_ADDRESS", "GIT_DIR"):
     os.environ.pop(_name, None)
+# Else every process that tests start would compile each module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import logging
 import random
 import signal
-import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
