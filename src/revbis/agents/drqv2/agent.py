@@ -11,13 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from revbis import checks
-from revbis.agents.drqv2.balance import (
-    StepSizes,
-    balance,
-    feature_norm,
-    gradient_share,
-    objective_metrics,
-)
+from revbis.agents.drqv2.balance import StepSizes, feature_gradients, objective_metrics
 from revbis.agents.drqv2.inputs import (
     as_action_size,
     as_device,
@@ -232,14 +226,10 @@ class DrQV2:
         balanced = self.settings.mode == "balanced"
         if not self._shared or not (balanced or with_metrics):
             return gradients, {}
-        weights = self.parts.readouts.weights
-        critic = feature_norm(gradients[0], weights["critic"])
-        objective = feature_norm(gradients[1], weights["projection"])
-        if balanced:
-            factor = balance(critic, objective, self.settings.objective_weight)
-            gradients[1] = gradients[1] * factor
-            objective = objective * factor
-        return gradients, gradient_share(critic, objective) if with_metrics else {}
+        weights = [self.parts.readouts.weights[name] for name in ("critic", "projection")]
+        weight = self.settings.objective_weight if balanced else None
+        gradients, share = feature_gradients(gradients, weights, weight)
+        return gradients, share if with_metrics else {}
 
     @torch.no_grad()
     def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Following | None]:

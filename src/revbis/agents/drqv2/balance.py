@@ -43,6 +43,25 @@ def gradient_share(critic: Tensor, objective: Tensor) -> dict[str, Tensor]:
     return {"objective/gradient_share": objective / total}
 
 
+def feature_gradients(
+    gradients: list[Tensor], weights: list[Tensor], weight: float | None
+) -> tuple[list[Tensor], Metrics]:
+    """Gradients at the readouts of critic and objective, and the objective's share.
+
+    Args:
+        gradients: The critic's and the objective's, [B, N] each.
+        weights: Of the two readouts, [N, F] each.
+        weight: Makes the objective's this many times as long at the features as the critic's; None
+            leaves it as it is.
+    """
+    critic, objective = map(feature_norm, gradients, weights)
+    if weight is not None:
+        factor = balance(critic, objective, weight)
+        gradients = [gradients[0], gradients[1] * factor]
+        objective = objective * factor
+    return gradients, gradient_share(critic, objective)
+
+
 def objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
     """The losses of an objective, or every metric of it, under its name."""
     metrics = {"representation_loss": out.representation_loss.detach()}
