@@ -65,24 +65,14 @@ def make_env(
     action_repeat = checks.whole(action_repeat, "action_repeat", 1, _MOST_REPEATS)
     pixels = checks.whole(pixels, "pixels", 8, _MOST_PIXELS)
     seed = checks.whole(seed, "seed", 0)
-    if not isinstance(distractor, str | None):
-        raise ValueError(
-            f"distractor must be noise, shapes or video:FOLDER, got {distractor!r:.80}"
-        )
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
+    state_noise = _check_disturbances(distractor, state_noise, state_noise_kind, observation)
     check_name(task)
-    if distractor is not None and observation == "state":
-        raise ValueError('a distractor needs pixels; omit it with observation="state"')
-    from revbis.envs.state_noise import KINDS, MOST, StateNoise
-
-    state_noise = checks.whole(state_noise, "state_noise", 0, MOST)
-    checks.choice(state_noise_kind, KINDS, "state_noise_kind")
-    if state_noise and observation == "pixels":
-        raise ValueError('state_noise needs observation="state"; omit it with pixels')
     require_gymnasium(task)
     from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
+    from revbis.envs.state_noise import StateNoise
 
     size = pixels if observation == "pixels" else 0
     background = Distractor(distractor, pixels, split=distractor_split) if distractor else None
@@ -111,6 +101,25 @@ def make_env(
         distractor=background,
         state_noise=noise,
     )
+
+
+def _check_disturbances(
+    distractor: str | None, state_noise: int, kind: str, observation: str
+) -> int:
+    """Refuses disturbances that the observations cannot have; returns the noise numbers."""
+    from revbis.envs.state_noise import KINDS, MOST
+
+    if not isinstance(distractor, str | None):
+        raise ValueError(
+            f"distractor must be noise, shapes or video:FOLDER, got {distractor!r:.80}"
+        )
+    if distractor is not None and observation == "state":
+        raise ValueError('a distractor needs pixels; omit it with observation="state"')
+    checks.choice(kind, KINDS, "state_noise_kind")
+    numbers = checks.whole(state_noise, "state_noise", 0, MOST)
+    if numbers and observation == "pixels":
+        raise ValueError('state_noise needs observation="state"; omit it with pixels')
+    return numbers
 
 
 def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
