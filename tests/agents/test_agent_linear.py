@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from revbis.agents import linear as module
-from revbis.agents.linear import Linear, Readouts, linear
+from revbis.agents.linear import Linear, Readouts
 
 torch.set_num_threads(1)
 WIDTHS = {"a": 3, "b": 5, "c": 4}
@@ -17,45 +17,41 @@ def _readouts() -> Readouts:
     return made
 
 
-@pytest.fixture(params=["onednn", "plain"])
-def way(request, monkeypatch):
-    if request.param == "plain":
-        monkeypatch.setattr(module, "_ONEDNN", None)
-    elif module._ONEDNN is None:
+@pytest.fixture
+def onednn(monkeypatch):
+    """oneDNN's operator whatever the width of the features."""
+    if module._ONEDNN is None:
         pytest.skip("this PyTorch has no oneDNN")
-    return request.param
+    monkeypatch.setattr(module, "_WIDE", 1)
 
 
-@pytest.mark.parametrize("activation", ["none", "relu"])
-def test_linear_and_its_gradients_are_those_of_pytorch(way, activation):
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(7, 5), torch.randn(4, 5), torch.randn(4)
-    ours = [t.clone().requires_grad_() for t in (x, weight, bias)]
-    theirs = [t.clone().requires_grad_() for t in (x, weight, bias)]
-    out = linear(*ours, activation)
-    reference = functional.linear(*theirs)
-    if activation == "relu":
-        reference = functional.relu(reference)
-    torch.testing.assert_close(out, reference)
-    gradient = torch.randn(7, 4)
-    out.backward(gradient)
-    reference.backward(gradient)
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, other.grad)
+@pytest.fixture(params=["onednn", "plain"])
+def way(request):
+    return request.getfixturevalue("onednn") if request.param == "onednn" else None
 
 
-def test_linear_of_a_frozen_weight_sends_the_gradient_on(way):
-    x, weight, bias = torch.randn(7, 5).requires_grad_(), torch.randn(4, 5), torch.randn(4)
-    linear(x, weight, bias).sum().backward()
-    torch.testing.assert_close(x.grad, weight.sum(dim=0).expand(7, 5))
-    assert weight.grad is None and bias.grad is None
+@pytest.mark.parametrize(("width", "fast"), [(4095, False), (4096, True)])
+def test_only_wide_features_are_read_by_onednn(monkeypatch, width, fast):
+    calls = []
+    if module._ONEDNN is None:
+        pytest.skip("this PyTorch has no oneDNN")
+    operator = module._ONEDNN
+    monkeypatch.setattr(module, "_ONEDNN", lambda *args: calls.append(1) or operator(*args))
+    readouts = Readouts(width, WIDTHS, torch.device("cpu"))
+    readouts.draw(*WIDTHS)
+    features = torch.randn(7, width)
+    for name, output in zip(WIDTHS, readouts(features, *WIDTHS), strict=True):
+        torch.testing.assert_close(output, functional.linear(features, *readouts.of(name)))
+    assert bool(calls) == fast
 
 
 def test_layer_starts_orthogonal_with_zero_bias():
     layer = Linear(6, 4, "relu")
     torch.testing.assert_close(layer.weight @ layer.weight.T, torch.eye(4))
     assert not layer.bias.any()
-    assert (layer(torch.randn(9, 6)) >= 0).all()
+    x = torch.randn(9, 6)
+    expected = functional.relu(functional.linear(x, layer.weight))
+    assert torch.equal(layer(x), expected) and not expected.all()
 
 
 def test_readouts_are_separate_layers(way):
@@ -123,16 +119,12 @@ def test_readouts_do_not_move():
         readouts.double()
 
 
-def test_copies_are_refused():
-    if module._ONEDNN is None:
-        pytest.skip("this PyTorch has no oneDNN")
+def test_copies_are_refused(onednn):
     readouts = copy.deepcopy(_readouts())
     with pytest.raises(AssertionError, match="cannot be deep-copied"):
         readouts(torch.randn(7, 11), "b")
 
 
-def test_gap_between_readouts_is_refused():
-    if module._ONEDNN is None:
-        pytest.skip("this PyTorch has no oneDNN")
+def test_gap_between_readouts_is_refused(onednn):
     with pytest.raises(AssertionError):
         _readouts()(torch.randn(7, 11), "a", "c")

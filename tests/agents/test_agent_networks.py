@@ -10,6 +10,7 @@ from revbis.agents.networks import (
     linear_schedule,
     noisy_action,
 )
+from revbis.agents.pixels import scaled_pixels
 
 torch.set_num_threads(1)
 
@@ -33,6 +34,18 @@ def test_features_are_the_convolutions_of_scaled_pixels_row_by_row():
     expected = torch.stack([x[:, c] for c in range(4)], dim=3).reshape(5, -1)
     torch.testing.assert_close(encoder(pixels), expected.float(), rtol=1e-4, atol=1e-5)
     assert torch.equal(pixels, kept)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 20, 22), (1, 9, 7, 7), (0, 3, 4, 4)])
+def test_scaled_pixels_are_those_of_plain_arithmetic(shape):
+    images = torch.randint(0, 256, shape, dtype=torch.uint8)
+    images.view(-1)[:256] = torch.arange(min(256, images.numel()), dtype=torch.uint8)
+    expected = images.float().div(255).sub(0.5)
+    scaled = scaled_pixels(images)
+    assert torch.equal(scaled, expected)
+    assert scaled.is_contiguous(memory_format=torch.channels_last)
+    transposed = images.transpose(2, 3)
+    assert torch.equal(scaled_pixels(transposed), expected.transpose(2, 3))
 
 
 def test_flattening_copies_nothing():

@@ -1,9 +1,10 @@
-"""Linear layers that run at the speed of the convolutions.
+"""Linear layers, and readouts of wide features at the speed of the convolutions.
 
-On CPUs, PyTorch uses MKL for matrix products. With wide features and few outputs MKL reaches half
-to three quarters of the speed of oneDNN, which convolutions use. PyTorch exposes oneDNN's linear
-operator under a private name only. `functional.linear` is used instead where that name is missing,
-on other devices, for other types, and under torch.compile.
+On CPUs, PyTorch uses MKL for matrix products. With wide features and few outputs MKL reaches, on
+some processors, half to three quarters of the speed of oneDNN, which convolutions use. PyTorch
+exposes oneDNN's linear operator under a private name only. `functional.linear` is used instead
+where that name is missing, where it is faster (narrow features), on other devices, for other types,
+and under torch.compile.
 """
 
 from __future__ import annotations
@@ -28,29 +29,24 @@ def _find_onednn() -> Any:
 
 
 _ONEDNN = _find_onednn()
-Activation = Literal["none", "relu"]
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: Activation = "none") -> Tensor:
-    """The affine map x Wᵀ + b, [B, D] → [B, N], optionally followed by ReLU."""
-    if _fast(x):
-        return _stacked(x, weight.detach(), bias.detach(), activation, weight, bias)
-    y = functional.linear(x, weight, bias)
-    return functional.relu(y) if activation == "relu" else y
+_WIDE = 4096  # inputs from which oneDNN is not slower than MKL
 
 
 class Linear(nn.Linear):
     """A linear layer, optionally followed by ReLU; orthogonal weights, zero biases."""
 
-    def __init__(self, inputs: int, outputs: int, activation: Activation = "none") -> None:
+    def __init__(
+        self, inputs: int, outputs: int, activation: Literal["none", "relu"] = "none"
+    ) -> None:
         super().__init__(inputs, outputs)
-        self.activation: Activation = activation
+        self.activation = activation
         nn.init.orthogonal_(self.weight)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, inputs] → [B, outputs]."""
-        return linear(x, self.weight, self.bias, self.activation)
+        y = functional.linear(x, self.weight, self.bias)
+        return functional.relu(y, inplace=True) if self.activation == "relu" else y
 
 
 class Readouts(nn.Module):
@@ -102,7 +98,7 @@ class Readouts(nn.Module):
         block = slice(rows[0].start, rows[-1].stop)
         matrix, bias = self._matrix[block], self._bias[block]
         assert weights[0].data_ptr() == matrix.data_ptr(), "readouts cannot be deep-copied"
-        together = _stacked(features, matrix, bias, "none", *weights, *biases)
+        together: Tensor = _Stacked.apply(features, matrix, bias, *weights, *biases)  # type: ignore[no-untyped-call]
         return torch.split(together, [len(weight) for weight in weights], dim=1)
 
     def of(self, name: str) -> list[nn.Parameter]:
@@ -118,15 +114,9 @@ def _fast(x: Tensor) -> bool:
         _ONEDNN is not None
         and x.device.type == "cpu"
         and x.dtype == torch.float32
+        and x.shape[1] >= _WIDE
         and not torch.compiler.is_compiling()
     )
-
-
-def _stacked(
-    x: Tensor, matrix: Tensor, bias: Tensor, activation: Activation, *parameters: Tensor
-) -> Tensor:
-    together: Tensor = _Stacked.apply(x, matrix, bias, activation, *parameters)  # type: ignore[no-untyped-call]
-    return together
 
 
 def _times_transposed(x: Tensor, y: Tensor) -> Tensor:
@@ -143,32 +133,23 @@ class _Stacked(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        matrix: Tensor,
-        bias: Tensor,
-        activation: Activation,
-        *parameters: Tensor,
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor, *parameters: Tensor) -> Tensor:
         weights = parameters[: len(parameters) // 2]
-        y: Tensor = _ONEDNN(x, matrix, bias, activation, [], "")
-        ctx.matrix, ctx.relu = matrix, activation == "relu"
+        y: Tensor = _ONEDNN(x, matrix, bias, "none", [], "")
+        ctx.matrix = matrix
         # The weights are saved so that PyTorch notices if they change before the backward pass.
-        ctx.save_for_backward(x, y if ctx.relu else None, *weights)
+        ctx.save_for_backward(x, *weights)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, *weights = ctx.saved_tensors
-        if ctx.relu:
-            gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
+        x, *weights = ctx.saved_tensors
         for_x = _times_transposed(gradient, ctx.matrix.t()) if ctx.needs_input_grad[0] else None
         for_parameters: list[Tensor | None] = [None] * (2 * len(weights))
-        if any(ctx.needs_input_grad[4:]):
+        if any(ctx.needs_input_grad[3:]):
             widths = [len(weight) for weight in weights]
             for_weights = _times_transposed(gradient.t(), x.t())
             for_biases = gradient.sum(dim=0)
             for_parameters = [*torch.split(for_weights, widths), *torch.split(for_biases, widths)]
-        return for_x, None, None, None, *for_parameters
+        return for_x, None, None, *for_parameters

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.agents.linear import Linear
+from revbis.agents.pixels import scaled_pixels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class PixelEncoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """uint8 [B, C, H, W] → float [B, size]."""
-        x = observation.to(torch.float32, memory_format=torch.channels_last).div_(255).sub_(0.5)
+        x = scaled_pixels(observation)
         for convolution in self.convolutions:
             x = functional.relu(convolution(x), inplace=True)
         return x.permute(0, 2, 3, 1).flatten(start_dim=1)
