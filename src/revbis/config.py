@@ -178,7 +178,7 @@ class Config(RunSettings):
         except FileNotFoundError:
             raise ValueError(f"{path.parent} is not a run: it has no {path.name}") from None
         try:
-            return cls.from_dict(schema.parse_json(text, dict[str, Any], "it"))
+            return cls.from_dict(_renamed(schema.parse_json(text, dict[str, Any], "it")))
         except (ValueError, TypeError) as problem:
             raise ValueError(f"{path} is not a revbis config: {problem}") from None
 
@@ -209,6 +209,14 @@ class Change:
 def setting_names() -> frozenset[str]:
     """The names of all settings, of runs and of every agent."""
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
+
+
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a config under the names of today."""
+    if "mixed_precision" not in values:  # until 0.1.0
+        return values
+    others = {name: value for name, value in values.items() if name != "mixed_precision"}
+    return others | {"precision": "bfloat16" if values["mixed_precision"] else "float32"}
 
 
 def _folder_name(name: str) -> str:

@@ -40,12 +40,13 @@ def test_features_are_the_convolutions_of_scaled_pixels_row_by_row():
 def test_scaled_pixels_are_those_of_plain_arithmetic(shape):
     images = torch.randint(0, 256, shape, dtype=torch.uint8)
     images.view(-1)[:256] = torch.arange(min(256, images.numel()), dtype=torch.uint8)
-    expected = images.float().div(255).sub(0.5)
-    scaled = scaled_pixels(images)
-    assert torch.equal(scaled, expected)
-    assert scaled.is_contiguous(memory_format=torch.channels_last)
-    transposed = images.transpose(2, 3)
-    assert torch.equal(scaled_pixels(transposed), expected.transpose(2, 3))
+    for dtype in (torch.float32, torch.bfloat16):
+        expected = images.float().div(255).sub(0.5).to(dtype)
+        scaled = scaled_pixels(images, dtype)
+        assert scaled.dtype == dtype and torch.equal(scaled, expected)
+        assert scaled.is_contiguous(memory_format=torch.channels_last)
+        transposed = images.transpose(2, 3)
+        assert torch.equal(scaled_pixels(transposed, dtype), expected.transpose(2, 3))
 
 
 def test_flattening_copies_nothing():

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from revbis.agents import DrQV2, DrQV2Settings, linear, methods
+from revbis.agents import DrQV2, DrQV2Settings, methods
 from revbis.replay import Batch
+from revbis.system import processor
 
 torch.set_num_threads(1)
 VECTOR = (5,)
@@ -270,8 +271,6 @@ def test_one_step_parts_of_other_shapes_are_refused(make_agent, make_batch):
 
 
 def test_what_an_agent_cannot_be_made_of(make_agent):
-    with pytest.raises(ValueError, match="mixed_precision requires a GPU"):
-        make_agent(mixed_precision=True)
     with pytest.raises(ValueError, match=r"observation_shape must be .* got \(3, 4\)"):
         make_agent(shape=(3, 4))
     with pytest.raises(ValueError, match="action_size must be at least 1, got 0"):
@@ -285,12 +284,16 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
 def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):
-    """What GPUs do, tried on the CPU: networks in bfloat16, losses and parameters in float32."""
-    plain, mixed = make_agent(method, mode), make_agent(method, mode)
+    """Networks in bfloat16, which processors without such units emulate; the rest in float32."""
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
+    plain, mixed = make_agent(method, mode), make_agent(method, mode, precision="bfloat16")
     exact = plain.learn(make_batch(), 0)
-    monkeypatch.setattr(linear, "_ONEDNN", None)
-    monkeypatch.setattr(mixed, "_precision", lambda: torch.autocast("cpu", torch.bfloat16))
     rough = mixed.learn(make_batch(), 0)
+    kept = mixed.state_dict()
+    tensors = [t for part in kept["networks"].values() for t in part.values()]
+    moments = [m for adam in kept["optimisers"].values() for m in adam["state"].values()]
+    assert all(t.dtype == torch.float32 for t in tensors if t.is_floating_point())
+    assert all(m["exp_avg"].dtype == torch.float32 for m in moments)
     for name, value in rough.items():
         assert value.dtype == torch.float32
         assert value.item() == pytest.approx(exact[name].item(), rel=0.1, abs=0.05), name
@@ -298,6 +301,12 @@ def test_half_precision_of_the_networks_keeps_losses_close(
     observation = make_batch().obs[0].numpy()
     assert mixed.act(observation, 5, explore=True).dtype == np.float32
     assert mixed.embed(make_batch().obs).dtype == torch.float32
+
+
+def test_bfloat16_is_refused_where_the_processor_lacks_it(make_agent, monkeypatch):
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "")
+    with pytest.raises(ValueError, match="this processor has no instructions"):
+        make_agent(precision="bfloat16")
 
 
 def test_learns_which_action_is_right_for_a_vector(make_agent):

@@ -21,6 +21,7 @@ ANSWERS = {
         "disk free": {"/runs": 500_000_000_000},
         "read only": [],
         "nvidia": None,
+        "bfloat16": "avx512_bf16",
     },
     "torch": {
         "version": "2.13.0",

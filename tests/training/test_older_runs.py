@@ -4,6 +4,7 @@ fixtures/run-0.1.0 was made at 6193def: tests.training:Walk from vectors, simsr-
 stopped at frame 488.
 """
 
+import json
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,13 @@ def test_it_resumes(run):
     after = evaluations(run)
     assert after[:2] == before
     assert [record["frames"] for record in after] == [0, 400, 800]
+
+
+@pytest.mark.parametrize(("mixed", "precision"), [(False, "float32"), (True, "bfloat16")])
+def test_its_mixed_precision_is_read_as_a_precision(run, mixed, precision):
+    path = run.directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"mixed_precision": mixed}))
+    assert Config.read(path).agent.precision == precision
 
 
 def test_it_is_on_the_page(run, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 from tests.training import tiny_config
 
 from revbis.config import Config
+from revbis.system import processor
 from revbis.training import preflight
 from revbis.training.preflight import UnfitMachineError, check, check_unchanged
 
@@ -26,7 +27,6 @@ def test_a_run_that_can_be_made_passes(config):
         ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
         ({"device": "cuda:x"}, "device must be"),
         ({"device": "cuda:99999"}, "device must be"),
-        ({"device": "cpu", "mixed_precision": True}, "mixed_precision requires a GPU"),
         ({"seed": 2**32}, "seed must be at most 4,294,967,295"),
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
@@ -51,6 +51,16 @@ def test_what_no_machine_can_run_is_refused(config, changes, message, here):
         check(config.with_settings(**changes), here=here)
     assert not isinstance(caught.value, UnfitMachineError)
     assert "\n" not in str(caught.value)
+
+
+def test_bfloat16_is_left_to_a_machine_that_has_it(config, monkeypatch):
+    half = config.with_settings(device="cpu", precision="bfloat16")
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "")
+    check(half, here=False)
+    with pytest.raises(UnfitMachineError, match=r"no instructions .* use precision float32"):
+        check(half)
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "amx_bf16")
+    check(half)
 
 
 def test_the_limits_themselves_pass(config):

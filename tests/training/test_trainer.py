@@ -16,7 +16,7 @@ from tests.training import evaluations, flags, tiny_config
 
 from revbis.agents import methods
 from revbis.cli import main
-from revbis.system import files
+from revbis.system import files, processor
 from revbis.system.json_lines import read_records
 from revbis.training import checkpoint as checkpoint_module
 from revbis.training.checkpoint import Checkpoints, DamagedError
@@ -101,6 +101,18 @@ def test_stopped_runs_end_like_undisturbed_ones(
         train(config, stop=stop_after(steps))
     assert train(config)
     assert evaluations(config) == undisturbed
+
+
+def test_a_stopped_run_in_bfloat16_ends_like_an_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
+    changes = {**PIXELS, "precision": "bfloat16"}
+    whole, stopped = (tiny_config(tmp_path / name, **changes) for name in ("whole", "stopped"))
+    assert train(whole)
+    train(stopped, stop=stop_after(51))
+    assert train(stopped)
+    assert evaluations(stopped) == evaluations(whole)
 
 
 @pytest.mark.slow

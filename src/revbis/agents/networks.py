@@ -45,7 +45,7 @@ class PixelEncoder(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """uint8 [B, C, H, W] → float [B, size]."""
-        x = scaled_pixels(observation)
+        x = scaled_pixels(observation, _activation_type(observation.device.type))
         for convolution in self.convolutions:
             x = functional.relu(convolution(x), inplace=True)
         return x.permute(0, 2, 3, 1).flatten(start_dim=1)
@@ -140,6 +140,10 @@ def linear_schedule(start: float, end: float, steps: int, step: int) -> float:
     """Linear interpolation from start to end over `steps` steps; `end` afterwards."""
     done = min(max(step / steps, 0.0), 1.0)
     return (1 - done) * start + done * end
+
+
+def _activation_type(device: str) -> torch.dtype:
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
 
 
 def _convolution(inputs: int, outputs: int, stride: int) -> nn.Conv2d:

@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def scaled_pixels(images: Tensor) -> Tensor:
-    """pixels/255 − ½, uint8 [B, C, H, W] → float32 of the same shape, channels last."""
+def scaled_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """pixels/255 − ½, uint8 [B, C, H, W] → the same shape, channels last.
+
+    Args:
+        images: The images.
+        dtype: float32 or bfloat16, which is rounded from float32.
+    """
     if images.device.type != "cpu" or torch.compiler.is_compiling():
-        return _scaled(images.to(torch.float32, memory_format=torch.channels_last))
+        return _scaled(images.to(torch.float32, memory_format=torch.channels_last)).to(dtype)
     batch, channels, height, width = images.shape
-    out = torch.empty(batch, height, width, channels)
+    bits = torch.int32 if dtype == torch.float32 else torch.int16  # NumPy has no bfloat16
+    out = torch.empty(batch, height, width, channels, dtype=bits)
+    table = _TABLE.to(dtype).view(bits)
     planes = images.contiguous().flatten(2)
-    _look_up(planes.numpy(), _TABLE.numpy(), out.flatten(1, 2).numpy())
-    return out.permute(0, 3, 1, 2)
+    _look_up(planes.numpy(), table.numpy(), out.flatten(1, 2).numpy())
+    return out.view(dtype).permute(0, 3, 1, 2)
 
 
 def _scaled(x: Tensor) -> Tensor:

@@ -32,12 +32,16 @@ class AgentSettings:
         """Whether batches must also include the one-step transition."""
         return False
 
-    def check(self, observation_shape: Shape, device: str) -> None:
+    @property
+    def half_precision(self) -> bool:
+        """Whether the networks run in bfloat16, which not every processor can."""
+        return False
+
+    def check(self, observation_shape: Shape) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
 
         Args:
             observation_shape: (C, H, W) of stacked frames, or (D,) of vectors.
-            device: As the user passed it.
 
         Raises:
             ValueError: With the requirement, the value and what to do.

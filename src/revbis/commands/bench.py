@@ -42,13 +42,15 @@ def update(
     pixels: int | None = None,
     repeats: int = 10,
     threads: int | None = None,
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Compares an update with its encoder passes alone; prints one line of JSON.
 
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
     are measured in turns; medians are reported. Joint updates should take less than 1.3 times the
-    bound, alternating ones, which run the encoder twice, less than 2.6 times.
+    bound, alternating ones, which run the encoder twice, less than 2.6 times. The bound is that of
+    float32, whatever the precision of the update.
 
     Args:
         method: drqv2 or an objective.
@@ -58,6 +60,7 @@ def update(
         pixels: Side of the images; by default the preset's.
         repeats: Number of measured updates.
         threads: CPU threads; by default all that are available to this process.
+        precision: Of the update's activations.
     """
     from revbis.system import runtime
 
@@ -69,12 +72,13 @@ def update(
     config = preset_config(preset, "dmc:cheetah_run", method)
     speed = measure_update(
         method,
-        _with_known(config, mode=mode, batch_size=batch).agent,
+        _with_known(config, mode=mode, batch_size=batch, precision=precision).agent,
         pixels=config.pixels if pixels is None else pixels,
         repeats=repeats,
         threads=threads,
     )
-    print(json.dumps({"method": method, "mode": mode, "preset": preset, **speed.as_dict()}))
+    named = {"method": method, "mode": mode, "preset": preset, "precision": precision}
+    print(json.dumps({**named, **speed.as_dict()}))
 
 
 def sharing(

@@ -60,7 +60,7 @@ def _machine(facts: Answer, torch: Answer) -> list[Finding]:
     free, total = facts["memory free"], facts["memory"]
     detail = f"{in_words(free)} free of {in_words(total)}"
     fix = "stop other programs, or raise the container's limit"
-    findings += [_threads(facts, torch), _room("memory", free, detail, fix)]
+    findings += [_threads(facts, torch), _bfloat16(facts), _room("memory", free, detail, fix)]
     for path, free in facts["disk free"].items():
         detail = f"{in_words(free)} free in {path}"
         if path in facts["read only"]:
@@ -93,6 +93,14 @@ def _torch(answer: Answer, gpu: str | None) -> Finding:
         return Finding("torch", "warning", detail, ("nvidia-smi  # does the driver work?",))
     reinstall = fix.replace("install", "install --force-reinstall")
     return Finding("torch", "warning", detail, (reinstall,))
+
+
+def _bfloat16(facts: Answer) -> Finding:
+    """Whether the processor can train in bfloat16, which no run needs."""
+    units = facts["bfloat16"]
+    detail = f"the processor has {units}: --precision bfloat16 is faster for large networks"
+    absent = "the processor has no instructions for it: train in float32, the default"
+    return Finding("bfloat16", *(("ok", detail) if units else ("not needed", absent)))
 
 
 def _threads(facts: Answer, torch: Answer) -> Finding:

@@ -31,6 +31,7 @@ from revbis.envs.rendering import (
 )
 from revbis.envs.suites import SUITES
 from revbis.system.memory import available_bytes, control_groups, total_bytes
+from revbis.system.processor import bfloat16_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ def main(question: str) -> None:
 
 
 def machine() -> Answer:
-    """Cores, memory and disk that this process may use, and the driver of an NVIDIA GPU."""
+    """Cores, memory and disk that this process may use, an NVIDIA GPU's driver, bfloat16."""
     folders = dict.fromkeys((str(Path.cwd()), tempfile.gettempdir()))
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     total = total_bytes()
@@ -88,6 +89,7 @@ def machine() -> Answer:
         "disk free": {path: shutil.disk_usage(path).free for path in folders},
         "read only": [path for path in folders if not os.access(path, os.W_OK)],
         "nvidia": _nvidia_driver(),
+        "bfloat16": bfloat16_units(),
     }
 
 

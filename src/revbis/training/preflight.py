@@ -13,6 +13,7 @@ from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
 from revbis.system.factories import is_factory_name, load_factory
+from revbis.system.processor import check_bfloat16
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def check(config: Config, *, here: bool = True) -> None:
         )
     check_name(config.task)
     stack = _check_observation(config)
-    config.agent.check(config.observation_shape, config.device)
+    config.agent.check(config.observation_shape)
     least = stack + config.n_step + 1
     if config.replay_capacity < least:
         raise ValueError(
@@ -129,6 +130,13 @@ def _check_machine(config: Config) -> None:
         raise UnfitMachineError(str(absent)) from None
     if config.wandb and not is_installed("wandb"):
         raise UnfitMachineError("wandb is set but not installed; run: pip install wandb")
+    if config.agent.half_precision:
+        from revbis.training.build import resolve_device
+
+        try:
+            check_bfloat16(resolve_device(config.device))
+        except ValueError as absent:
+            raise UnfitMachineError(str(absent)) from None
     if config.device not in ("auto", "cpu"):
         problem = _device_problem(config.device)
         if problem:

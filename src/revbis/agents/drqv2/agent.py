@@ -25,6 +25,7 @@ from revbis.agents.drqv2.parts import Following, Parts, load_moments
 from revbis.agents.drqv2.work import parts_of_the_work
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.objectives import Objective, ObjectiveOutput, simsr_distance
+from revbis.system.processor import check_bfloat16
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,7 @@ class DrQV2:
         device: Device of the networks.
 
     Raises:
-        ValueError: For sizes that do not match, or mixed precision on a CPU.
+        ValueError: For sizes that do not match, or bfloat16 on a CPU without it.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class DrQV2:
         self.observation_shape = as_shape(observation_shape)
         self.action_size = action_size = as_action_size(action_size)
         self.settings, self.device = as_settings(settings), as_device(device)
-        if settings.mixed_precision and self.device.type == "cpu":
-            raise ValueError("mixed_precision requires a GPU, but the device is cpu; turn it off")
+        if settings.half_precision:
+            check_bfloat16(self.device.type)
         sequence = np.random.SeedSequence(checks.whole(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
@@ -340,7 +341,7 @@ class DrQV2:
             optimiser.step()
 
     def _precision(self) -> torch.autocast:
-        enabled = self.settings.mixed_precision
+        enabled = self.settings.half_precision
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
 
     def work(self, replay: Replay) -> dict[str, Callable[[], None]]:

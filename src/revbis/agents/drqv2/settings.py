@@ -87,8 +87,9 @@ class DrQV2Settings(AgentSettings):
     """Width of the objective's hidden layer; None for the objective's default."""
     compile: bool = False
     """Compile the networks with torch.compile."""
-    mixed_precision: bool = False
-    """Run the networks in bfloat16 where that is safe; requires a GPU."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the networks' activations; bfloat16 requires a GPU, or a processor with instructions for
+    it (revbis doctor). Parameters, losses, targets and distances are float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,10 +109,13 @@ class DrQV2Settings(AgentSettings):
         """Whether batches must also include the one-step transition, for the objective."""
         return self.objective is not None and self.transition == "one_step"
 
-    def check(self, observation_shape: Shape, device: str) -> None:
-        """Refuses images too small for the convolutions, and mixed precision on a CPU."""
-        if self.mixed_precision and device == "cpu":
-            raise ValueError("mixed_precision requires a GPU, but device is cpu; change one")
+    @property
+    def half_precision(self) -> bool:
+        """Whether the networks run in bfloat16."""
+        return self.precision == "bfloat16"
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images too small for the convolutions."""
         if len(observation_shape) == 3:
             check_strides(observation_shape[1:], self.strides)
 
@@ -128,7 +132,7 @@ class DrQV2Settings(AgentSettings):
 
     def for_reading(self) -> Self:
         """The same settings, not compiled and in full precision."""
-        return replace(self, compile=False, mixed_precision=False)
+        return replace(self, compile=False, precision="float32")
 
     @property
     def objective_options(self) -> dict[str, Any]:
