@@ -223,6 +223,8 @@ def test_compile_is_asked_of_the_networks(make_agent, monkeypatch):
     assert compiled == []
     parts = make_agent(compile=True).parts
     assert compiled == [parts.encoder, parts.policy, parts.critic, parts.target]
+    parts = make_agent("simsr-rev", compile=True).parts
+    assert compiled[-1] is parts.objective
 
 
 def test_options_reach_the_objective(make_agent):

@@ -1,7 +1,9 @@
 import pytest
 import torch
+from torch.nn import functional
 
 from revbis.objectives import DESIGNS, OBJECTIVES, NonFiniteError, make_objective
+from revbis.objectives.dbc import gaussian_nll
 from revbis.objectives.inputs import Transitions, random_partners
 from revbis.objectives.registry import accepted_options
 from revbis.objectives.scaling import RunningScale
@@ -263,6 +265,20 @@ def test_c_may_be_the_discount_or_a_number(name, coefficient, weights) -> None:
     assert float(out.next_weight.mean()) == pytest.approx(weights[1], abs=1e-6)
     known = {} if coefficient == "discount" else {"c": coefficient}
     assert {k: v for k, v in objective.status().items() if k == "c"} == known
+
+
+def test_dbc_likelihood_is_that_of_pytorch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean, log, x = torch.randn(3, 9, 4, generator=generator)
+    deviation = (5 * log - 5).exp()
+    assert (deviation.square() < 1e-6).any()
+    results = []
+    for nll in (gaussian_nll, lambda m, d, y: functional.gaussian_nll_loss(m, y, d.square())):
+        inputs = [t.clone().requires_grad_() for t in (mean, deviation, x)]
+        loss = nll(*inputs)
+        results.append([loss, *torch.autograd.grad(loss, inputs)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_dbc_target_and_likelihood_by_hand() -> None:

@@ -81,7 +81,7 @@ class BaseObjective(nn.Module):
 
         Raises:
             ValueError: For wrong shapes, or an action of the policy that is missing.
-            NonFiniteError: For NaN or infinity in an input or a loss.
+            NonFiniteError: For NaN or infinity in an input or a loss, on a CPU.
         """
         given = Transitions(z, action, reward, discount, next_z, policy_action, next_policy_action)
         batch = check_transitions(given, self.latent_dim, self.action_dim, self.policy_actions)

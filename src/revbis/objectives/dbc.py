@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from revbis.objectives.base import BaseObjective
 from revbis.objectives.distances import l1_distance
@@ -36,6 +35,16 @@ class GaussianDynamics(nn.Module):
         """[B, D] and [B, A] → mean and standard deviation, [B, D] each."""
         mean, log_deviation = self.layers(torch.cat([z, action.to(z.dtype)], dim=1)).chunk(2, dim=1)
         return mean, log_deviation.clamp(*_LOG_DEVIATION).exp()
+
+
+def gaussian_nll(mean: Tensor, deviation: Tensor, x: Tensor) -> Tensor:
+    """PyTorch's `gaussian_nll_loss`, but without its look at the variances, for which a GPU waits.
+
+    Variances below 1e-6 count as that much, with the gradient that they would have.
+    """
+    variance = deviation.square()
+    variance = variance + (variance.clamp_min(1e-6) - variance).detach()
+    return (variance.log() + (mean - x).square() / variance).mean() / 2
 
 
 class DBCObjective(BaseObjective):
@@ -68,7 +77,7 @@ class DBCObjective(BaseObjective):
         embedding = self.embed(batch.z, batch.action)
         mean, deviation = self.dynamics(embedding, batch.action)
         next_embedding = self.embed(batch.next_z, batch.action)
-        likelihood = functional.gaussian_nll_loss(mean, next_embedding, deviation.square())
+        likelihood = gaussian_nll(mean, deviation, next_embedding)
 
         partner = random_partners(batch.z, generator) if self.rowwise else slice(None)
         prediction = self.distance(embedding, embedding[partner], rowwise=self.rowwise)

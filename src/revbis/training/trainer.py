@@ -70,6 +70,8 @@ class Trainer:
         self._last_return: float | None = None
         self._averages = Averages()
         self._raised: set[str] = set()
+        # Read again when logging only: a GPU would have to be waited for.
+        self._agent_status = self.agent.status()
         self._start = (time.perf_counter(), 0)
         self._frames_in_episode = 0
 
@@ -127,7 +129,7 @@ class Trainer:
             progress=self.progress,
             last_return=self._last_return,
             last_evaluation=evaluations[-1]["mean_return"] if evaluations else None,
-            agent=self.agent.status(),
+            agent=self._agent_status,
             seconds=self.clock.split(),
             frames_per_second=(self.progress.frames - frames) / elapsed,
         )
@@ -174,6 +176,7 @@ class Trainer:
         self.clock = Clock(state["seconds"])
         self._raised, self._last_return = set(state["raised"]), state["last_return"]
         self._start = (time.perf_counter(), self.progress.frames)
+        self._agent_status = self.agent.status()
         saved = state["episode"]
         if saved is None:
             return None
@@ -312,6 +315,7 @@ class Trainer:
         self._raise(alarms.exploding_critic(metrics, largest, discount))
         self._raise(alarms.collapsed_embedding(metrics))
         self._raise(alarms.silent_objective(metrics))
+        self._agent_status = self.agent.status()
         seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
         self.records.train(
             {
@@ -323,7 +327,7 @@ class Trainer:
                 "episode_return": self._last_return,
                 "replay_size": len(self.replay),
                 "resident_bytes": resident_bytes(),
-                **self.agent.status(),
+                **self._agent_status,
                 **metrics,
                 **seconds,
             }

@@ -76,8 +76,10 @@ class Parts:
                 s.objective, s.latent_dim, action_size, **s.objective_options
             ).to(device)
         if s.compile:
-            for network in (self.encoder, self.policy, self.critic, self.target):
-                network.compile()
+            networks = (self.encoder, self.policy, self.critic, self.target, self.objective)
+            for network in networks:
+                if isinstance(network, nn.Module):
+                    network.compile()
         self._critic_parameters: list[Tensor] = [
             *self.readouts.of("critic"),
             *self.critic.parameters(),
@@ -106,8 +108,9 @@ class Parts:
             raw_c = list(self.objective.coefficient_parameters())
             if raw_c:
                 groups["coefficient"] = [{"params": raw_c, "lr": s.coefficient_learning_rate}]
-        fused = encoder[0].device.type in _FUSED
-        return {name: Adam(group, fused=fused) for name, group in groups.items()}
+        device = encoder[0].device.type
+        fused, capturable = device in _FUSED, device == "cuda"
+        return {n: Adam(g, fused=fused, capturable=capturable) for n, g in groups.items()}
 
     def move_target(self, rate: float) -> None:
         """Moves the target critic towards the critic: target += rate · (critic − target)."""

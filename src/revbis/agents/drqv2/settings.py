@@ -86,7 +86,7 @@ class DrQV2Settings(AgentSettings):
     objective_hidden: Size | None = None
     """Width of the objective's hidden layer; None for the objective's default."""
     compile: bool = False
-    """Compile the networks with torch.compile."""
+    """Compile the networks and the objective with torch.compile."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' activations; bfloat16 requires a GPU, or a processor with instructions for
     it (revbis doctor). Parameters, losses, targets and distances are float32."""
