@@ -48,6 +48,7 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "out": [None, 5, [], {}],
         "quality": [5, None, "worst", []],
         "distractor": [5, True, []],
+        "distractor_strength": [*NO_NUMBER, 0, 1.5, math.nan, 10**400],
         "state_noise": [*NO_COUNT, "x", 10_001],
         "state_noise_kind": [5, None, "white", []],
         "threads": ["x", True, 0, []],

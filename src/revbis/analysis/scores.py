@@ -25,7 +25,7 @@ from revbis.system.files import naming
 # With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = (
     *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
-    *("distractor", "state_noise", "state_noise_kind"),
+    *("distractor", "distractor_strength", "state_noise", "state_noise_kind"),
 )
 
 
