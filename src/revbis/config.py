@@ -50,7 +50,7 @@ class RunSettings:
     eval_every: Count = 10_000
     """Frames between evaluations."""
     eval_episodes: Count = 10
-    """Episodes per evaluation, with the mean action."""
+    """Episodes per evaluation, with the mean action; twice, if there are distractors or noise."""
     checkpoint_every: Count = 50_000
     """Frames between checkpoints."""
     keep_checkpoints: Count = 2
@@ -125,6 +125,12 @@ class Config(RunSettings):
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
         noise = ("distractor", "distractor_strength", "state_noise", "state_noise_kind")
         return {name: getattr(self, name) for name in (*names, *noise)}
+
+    @property
+    def splits(self) -> tuple[Literal["eval", "train"], ...]:
+        """The variants that evaluations are on: both kinds if there are any, else one."""
+        disturbed = self.distractor is not None or self.state_noise > 0
+        return ("eval", "train") if disturbed else ("eval",)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

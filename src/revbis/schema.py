@@ -102,6 +102,10 @@ class EvaluationLine(TypedDict):
     returns: NotRequired[list[float]]
     success_any: NotRequired[list[bool | None]]
     success_last: NotRequired[list[bool | None]]
+    train_mean_return: NotRequired[float]  # on the training variants, where there are any
+    train_returns: NotRequired[list[float]]
+    train_success_any: NotRequired[list[bool | None]]
+    train_success_last: NotRequired[list[bool | None]]
     status: NotRequired[dict[str, float | None]]
     c: NotRequired[float | None]  # of runs before there was a status
 

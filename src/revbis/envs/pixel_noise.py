@@ -108,7 +108,7 @@ def quantiles(strength: float) -> NDArray[np.int16]:
     """The noise as a table, [65536], read-only: a uniform index gives a Gaussian number.
 
     Entry i is the quantile at the middle of the i-th of 65,536 equally likely intervals, rounded to
-    a whole pixel value. The largest is 4.3 standard deviations; the mean is exactly 0.
+    a whole pixel value. The largest is 4.33 standard deviations; the mean is exactly 0.
 
     Args:
         strength: Standard deviation as a share of 255.
