@@ -16,7 +16,7 @@ import tyro
 from revbis import schema
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
-from revbis.schema import Count, Discount, Few, NoiseCount, Seed, Shift, Text
+from revbis.schema import Count, Discount, Few, NoiseCount, Seed, Shift, Strength, Text
 
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
@@ -50,7 +50,7 @@ class RunSettings:
     eval_every: Count = 10_000
     """Frames between evaluations."""
     eval_episodes: Count = 10
-    """Episodes per evaluation, with the mean action."""
+    """Episodes per evaluation, with the mean action; twice, if there are distractors or noise."""
     checkpoint_every: Count = 50_000
     """Frames between checkpoints."""
     keep_checkpoints: Count = 2
@@ -72,7 +72,9 @@ class RunSettings:
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
     distractor: Text | None = None
-    """Moving background behind the task: noise, shapes or video:FOLDER."""
+    """Moving background: noise, shapes or video:FOLDER; or gaussian noise on every pixel."""
+    distractor_strength: Strength | None = None
+    """Standard deviation of the gaussian distractor, as a share of the full range (255)."""
     state_noise: NoiseCount = 0
     """Irrelevant numbers added to the state vector, before a fixed rotation mixes them."""
     state_noise_kind: Literal["gaussian", "walk"] = "gaussian"
@@ -121,8 +123,14 @@ class Config(RunSettings):
     def environment(self) -> dict[str, Any]:
         """The arguments of `make_env`, except for the seed."""
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
-        noise = ("distractor", "state_noise", "state_noise_kind")
+        noise = ("distractor", "distractor_strength", "state_noise", "state_noise_kind")
         return {name: getattr(self, name) for name in (*names, *noise)}
+
+    @property
+    def splits(self) -> tuple[Literal["eval", "train"], ...]:
+        """The variants that evaluations are on: both kinds if there are any, else one."""
+        disturbed = self.distractor is not None or self.state_noise > 0
+        return ("eval", "train") if disturbed else ("eval",)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

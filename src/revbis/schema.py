@@ -51,6 +51,7 @@ Batch = Annotated[int, Meta(ge=1, le=10**6)]
 Above = Annotated[float, Meta(gt=0, le=1e12)]
 AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
 Share = Annotated[float, Meta(gt=0, le=1)]
+Strength = Annotated[float, Meta(ge=0.001, le=1)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Discount = Annotated[float, Meta(ge=0, lt=1)]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
@@ -101,6 +102,10 @@ class EvaluationLine(TypedDict):
     returns: NotRequired[list[float]]
     success_any: NotRequired[list[bool | None]]
     success_last: NotRequired[list[bool | None]]
+    train_mean_return: NotRequired[float]  # on the training variants, where there are any
+    train_returns: NotRequired[list[float]]
+    train_success_any: NotRequired[list[bool | None]]
+    train_success_last: NotRequired[list[bool | None]]
     status: NotRequired[dict[str, float | None]]
     c: NotRequired[float | None]  # of runs before there was a status
 

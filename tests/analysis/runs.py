@@ -23,6 +23,7 @@ def write_run(
     seed: int = 1,
     preset: str = "cpu",
     c: Mapping[int, Any] | None = None,
+    train: Mapping[int, Any] | None = None,
     about: Mapping[str, Any] = ABOUT,
     **settings: Any,
 ) -> Path:
@@ -36,6 +37,7 @@ def write_run(
         seed: The seed.
         preset: Where other settings come from.
         c: The coefficient by agent step.
+        train: By frame, the score on training variants; without it, as older runs are.
         about: What run.json holds.
         **settings: Other settings; the budget is the last frame if it is not given.
     """
@@ -49,6 +51,11 @@ def write_run(
     (folder / "config.json").write_text(json.dumps(config.as_dict()))
     (folder / "run.json").write_text(json.dumps(about))
     lines = [evaluation(frame, score, task) for frame, score in scores.items()]
+    for line in lines:
+        if line["frames"] in (train or {}):
+            second = evaluation(line["frames"], (train or {})[line["frames"]], task)
+            names = ("mean_return", "returns", "success_any")
+            line |= {f"train_{name}": second[name] for name in names}
     write_lines(folder / "eval.jsonl", lines)
     training = [
         {"frames": step * config.action_repeat, "agent_steps": step, "c": value}

@@ -48,6 +48,7 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "out": [None, 5, [], {}],
         "quality": [5, None, "worst", []],
         "distractor": [5, True, []],
+        "distractor_strength": [*NO_NUMBER, 0, 1.5, math.nan, 10**400],
         "state_noise": [*NO_COUNT, "x", 10_001],
         "state_noise_kind": [5, None, "white", []],
         "threads": ["x", True, 0, []],
@@ -65,6 +66,9 @@ ODD: dict[str, dict[str, list[Any]]] = {
     "eval.jsonl": {
         "frames": NO_COUNT,
         "mean_return": [None, *NO_NUMBER, "nan", math.nan, math.inf, 1e200, 10**400],
+        "train_mean_return": [None, *NO_NUMBER, "nan", math.nan, math.inf, 1e200, 10**400],
+        "train_returns": [5, "x", {}, ["x"], [None]],
+        "train_success_any": [5, "x", {"a": 1}, ["x"], [0.5], True],
         "success_any": [5, "x", {"a": 1}, ["x"], [[]], [0.5], [5], True],
         "seconds": NO_NUMBER,
         "updates": [*NO_NUMBER, -1, 1.5, 10**400],
@@ -151,7 +155,8 @@ def test_a_value_that_is_none(name: str, bad: Path) -> None:
     for key, value in cases:
         (bad / name).write_bytes(spoiled(bad / name, key, value))
         words = shown(bad)
-        reason = "is not finite" if key == "mean_return" and name not in words else name
+        is_return = key in ("mean_return", "train_mean_return")
+        reason = "is not finite" if is_return and name not in words else name
         assert "seed-3" in words and reason in words, (key, value)
         (bad / name).write_bytes(whole)
 

@@ -25,7 +25,8 @@ def test_tidy_rows(tmp_path: Path) -> None:
         "metaworld:hammer, mico: one seed only, so no spread is known",
     )
     rows = study.rows()
-    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, None, {})
+    nothing_else = (None, None, None, {})
+    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, *nothing_else)
     assert [row.success for row in rows] == [None, None, pytest.approx(0.2), pytest.approx(0.7)]
     study.write_csv(tmp_path / "scores.csv")
     with open(tmp_path / "scores.csv", newline="") as file:
@@ -143,7 +144,7 @@ def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
     study.write_csv(tmp_path / "scores.csv")
     with open(tmp_path / "scores.csv", newline="") as file:
         written = list(csv.DictReader(file))
-    assert list(written[0])[-4:] == ["success", "c", "temperature", "horizon"]
+    assert list(written[0])[-4:] == ["train_success", "c", "temperature", "horizon"]
     assert [row["c"] for row in written] == ["nan", "0.5", ""]
     assert [row["temperature"] for row in written] == ["", "", "2.0"]
 

@@ -276,7 +276,9 @@ def test_paint_before_reset():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nois", "one of noise, shapes, video:FOLDER, got 'nois'; did you mean 'noise'?"),
+        ("nois", "one of noise, shapes, video:FOLDER, gaussian, got 'nois'; did you mean 'noise'?"),
+        ("gausian", "got 'gausian'; did you mean 'gaussian'?"),
+        ("gaussian", "gaussian is not a background: use PixelNoise"),
         ("shape", "did you mean 'shapes'?"),
         ("vidio:/clips", "got 'vidio:/clips'; did you mean 'video'?"),
         ("noise:loud", "got 'noise:loud'; did you mean 'noise'?"),

@@ -20,6 +20,7 @@ from revbis.envs.check import check_environment
         ("quality", [0, None, "best", ["full"]]),
         ("observation", [0, None, "picture"]),
         ("distractor", [3, ["noise"], 1.5]),
+        ("distractor_strength", [0, -0.1, 1.5, "x", float("nan"), [0.2], True]),
         ("distractor_split", [None, "test"]),
         ("state_noise", [-1, 1.5, "x", None, 10_001, [4]]),
         ("state_noise_kind", [0, None, "white", ["walk"]]),

@@ -33,7 +33,7 @@ def test_a_preview_of_a_task_that_mujoco_draws(tmp_path, capsys) -> None:
     printed = capsys.readouterr().out
     for text in ("uint8 (9, 24, 24)", "float32 (1,)", "repeated 4×", "1000 simulator steps"):
         assert text in printed
-    for text in ("random return", "steps/s", "full ", "fast ", "noise ", "shapes "):
+    for text in ("random return", "steps/s", "full ", "fast ", "noise ", "shapes ", "gaussian 0.2"):
         assert text in printed
     assert f"written to {path}" in "".join(printed.splitlines())
     assert_is_a_picture(path)
@@ -48,7 +48,8 @@ def test_every_way_of_drawing_shows_the_same_moments(tmp_path) -> None:
     rows: list[str] = []
     settings = {"seed": 2, "pixels": 24, "action_repeat": 2}
     shown = preview("metaworld:reach", **settings, video=str(clips), report=rows.append)
-    assert rows == ["full", "fast", "noise", "shapes", "video"] == list(shown.images)
+    names = ["full", "fast", "noise", "shapes", "gaussian 0.2", "video"]
+    assert rows == names == list(shown.images)
     assert shown.times == [0, 62, 126, 188, 250, 312, 376, 438]
     assert shown.horizon == 500 and len(shown.returns) == 1
     assert all(fps > 0 for fps in shown.frames_per_second.values())
@@ -67,6 +68,7 @@ def test_a_preview_of_ones_own_environment(tmp_path, capsys, monkeypatch) -> Non
     main(["env", "preview", "envs.toys:Good", "--pixels", "32"])
     printed = capsys.readouterr().out
     assert "no time limit" in printed and "full" in printed and "fast" not in printed
+    assert "gaussian 0.2" in printed and "shapes" not in printed
     assert_is_a_picture(tmp_path / "preview-envs.toys-Good.png")
 
 
@@ -75,6 +77,7 @@ def test_the_moments_and_returns_of_a_short_episode(monkeypatch) -> None:
     shown = preview("envs.toys:Clock", seed=1, pixels=8, action_repeat=2)
     assert shown.times == [0, 7]  # of the 1000 steps that an endless task would be shown
     assert shown.images["full"][:, 0, 0, 0].tolist() == [0, 7]
+    assert shown.images["gaussian 0.2"].std() > 20  # of plain grey frames
     assert shown.returns == [127.0] * 3
     numbers = shown.numbers()
     assert numbers["random return"] == "127.0 (127.0 to 127.0, 3 episodes)"

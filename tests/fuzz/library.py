@@ -21,6 +21,7 @@ from revbis.analysis.scores import read_study
 from revbis.config import Config
 from revbis.envs import make_env
 from revbis.envs.distractors import Distractor
+from revbis.envs.pixel_noise import PixelNoise
 from revbis.replay import Batch, Replay
 from revbis.training import preflight
 
@@ -168,6 +169,7 @@ def environments(folder: Path) -> Calls:
         "action_repeat": 2,
         "quality": "full",
         "distractor": None,
+        "distractor_strength": None,
         "distractor_split": "train",
         "observation": "pixels",
         "state_noise": 0,
@@ -176,9 +178,11 @@ def environments(folder: Path) -> Calls:
     return [
         (make_env, settings),
         (make_env, settings | {"observation": "state", "state_noise": 3}),
+        (make_env, settings | {"distractor": "gaussian", "distractor_strength": 0.2}),
         (env.step, {"action": np.zeros(1, np.float32)}),
         (env.reset, {"seed": 1, "options": None}),
         (Distractor, {"spec": "noise", "size": 24, "split": "train"}),
+        (PixelNoise, {"strength": 0.2, "size": 24, "split": "train"}),
     ]
 
 

@@ -132,6 +132,9 @@ def test_evaluations_play_whole_episodes():
     assert seconds_left(RUN, 0, known) - seconds_left(RUN, 0, SPEED) == pytest.approx(3 * 66)
     assert seconds_left(RUN, 600, known) - seconds_left(RUN, 600, SPEED) == pytest.approx(66)
     assert seconds_left(RUN, 1000, known) == 0
+    # on two kinds of variants
+    noisy = RUN.with_settings(distractor="noise")
+    assert seconds_left(noisy, 0, known) - seconds_left(noisy, 0, SPEED) == pytest.approx(6 * 66)
 
 
 def replace_speed(**changes) -> Speed:

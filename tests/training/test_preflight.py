@@ -31,6 +31,14 @@ def test_a_run_that_can_be_made_passes(config):
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
         ({"distractor": "noise"}, "drop distractor"),
+        ({"distractor": "gaussian"}, "gaussian needs a distractor_strength: .* such as 0.2"),
+        ({"distractor_strength": 0.2}, "is for the distractor gaussian, .* is None; drop"),
+        (
+            {"task": "dmc:cheetah_run", "distractor": "noise", "distractor_strength": 0.2},
+            "is for the distractor gaussian, but the distractor is noise; drop",
+        ),
+        ({"distractor_strength": 0.0}, "distractor_strength must be at least 0.001, got 0"),
+        ({"distractor_strength": 1.1}, "distractor_strength must be at most 1, got 1.1"),
         ({"quality": "fast"}, "set quality to full"),
         ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
         ({"observation": "state", "distractor": "noise"}, "distractors require observation pixels"),
@@ -68,6 +76,8 @@ def test_the_limits_themselves_pass(config):
     check(config.with_settings(replay_capacity=7))
     check(config.with_settings(replay_capacity=5, observation="state"))
     check(config.with_settings(strides=(3, 3, 1, 1), pixels=52))
+    for strength in (0.001, 1.0):
+        check(config.with_settings(distractor="gaussian", distractor_strength=strength))
     check(config.with_settings(observation="state", state_noise=10_000, state_noise_kind="walk"))
 
 

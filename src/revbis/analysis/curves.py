@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from revbis.analysis.runs import Run
+    from revbis.analysis.runs import Evaluation, Run
     from revbis.analysis.scores import Group
 
 Kind = Literal["final", "best", "area"]
 KINDS = ("final", "best", "area")
 Measure = Score
+Variants = Literal["eval", "train", "gap"]
 
 
 def measure(task: str) -> Measure:
@@ -43,20 +44,30 @@ class Curve(NamedTuple):
     scores: Array
 
 
-def curve(run: Run, of: Measure | None = None) -> Curve:
+def curve(run: Run, of: Measure | None = None, variants: Variants = "eval") -> Curve:
     """A run's evaluations by the frames they were due at, which its seeds share.
 
     Args:
         run: The run.
         of: Returns or success rates; by default how its task is scored.
+        variants: Scores on the evaluation variants, on the training variants, or the second minus
+            the first; the last two only where an evaluation was on both.
     """
     of = of or measure(run.config.task)
     points = {
         one.frames: score
         for one in run.evaluations
-        if (score := one.success if of == "success" else one.mean_return) is not None
+        if (score := _score(one, of, variants)) is not None
     }
     return _curve(points)
+
+
+def _score(one: Evaluation, of: Measure, variants: Variants) -> float | None:
+    returns, successes = (one.mean_return, one.train_return), (one.success, one.train_success)
+    held_out, seen = successes if of == "success" else returns
+    if variants == "eval" or held_out is None or seen is None:
+        return held_out if variants == "eval" else None
+    return seen if variants == "train" else seen - held_out
 
 
 def status_curve(run: Run, name: str) -> Curve:
@@ -110,7 +121,11 @@ class GroupScores(NamedTuple):
 
 
 def group_scores(
-    group: Group, kind: Kind, budget: int, of: Measure | None = None
+    group: Group,
+    kind: Kind,
+    budget: int,
+    of: Measure | None = None,
+    variants: Variants = "eval",
 ) -> GroupScores | None:
     """A group's final, best or mean scores within a budget, at frames that its seeds share.
 
@@ -119,6 +134,7 @@ def group_scores(
         kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
         budget: In frames.
         of: Returns or success rates; by default how the task is scored.
+        variants: As for `curve`.
 
     Returns:
         None if there is no evaluation that the seeds share.
@@ -127,7 +143,7 @@ def group_scores(
         ValueError: For an unknown kind.
     """
     checks.choice(kind, KINDS, "kind")
-    curves = {run.config.seed: curve(run, of) for run in group.runs}
+    curves = {run.config.seed: curve(run, of, variants) for run in group.runs}
     curves = {seed: one for seed, one in curves.items() if len(one.frames)}
     there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
     used = there or curves

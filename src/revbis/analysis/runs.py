@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -50,6 +50,9 @@ class Evaluation(NamedTuple):
         mean_return: Mean over its episodes.
         returns: Of each episode.
         success: Share of episodes with success at any step; None where the task has none.
+        train_return: Mean return on the training variants; None where there are none, and in
+            records of earlier versions.
+        train_success: The same of success.
         status: What the agent reported of itself, such as c.
     """
 
@@ -61,6 +64,8 @@ class Evaluation(NamedTuple):
     mean_return: float
     returns: tuple[float, ...]
     success: float | None
+    train_return: float | None
+    train_success: float | None
     status: Mapping[str, float]
 
 
@@ -216,6 +221,10 @@ def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[
     by_frame: dict[int, Evaluation] = {}
     for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
         one = _evaluation(line, config)
+        if one.train_return is not None and not abs(one.train_return) <= _LARGEST_RETURN:
+            text = f"the return on training variants at frame {one.reached:,} is not finite"
+            problem(f"{folder}: {text}, left out")
+            one = one._replace(train_return=None)
         if abs(one.mean_return) <= _LARGEST_RETURN:
             by_frame[one.frames] = one
         else:
@@ -225,7 +234,6 @@ def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[
 
 def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
     seconds = line.get("seconds")
-    known = [value for value in line.get("success_any") or () if value is not None]
     return Evaluation(
         frames=due_frame(line["frames"], config),
         reached=line["frames"],
@@ -234,9 +242,17 @@ def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
         seconds=seconds if seconds is not None and 0 <= seconds <= _LARGEST_RETURN else None,
         mean_return=line["mean_return"],
         returns=tuple(v for v in line.get("returns", ()) if abs(v) <= _LARGEST_RETURN),
-        success=sum(known) / len(known) if known else None,
+        success=_share(line.get("success_any")),
+        train_return=line.get("train_mean_return"),
+        train_success=_share(line.get("train_success_any")),
         status=agent_status(line),
     )
+
+
+def _share(successes: Sequence[bool | None] | None) -> float | None:
+    """The share of episodes with success; None where the task has none."""
+    known = [value for value in successes or () if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:

@@ -25,7 +25,7 @@ from revbis.system.files import naming
 # With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = (
     *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
-    *("distractor", "state_noise", "state_noise_kind"),
+    *("distractor", "distractor_strength", "state_noise", "state_noise_kind"),
 )
 
 
@@ -43,6 +43,8 @@ class Row(NamedTuple):
         seconds: Time so far; None where it is not known.
         mean_return: Mean over the evaluation's episodes.
         success: Share of episodes with success at any step; None where the task has none.
+        train_mean_return: Mean return on the training variants; None where there are none.
+        train_success: The same of success.
         status: What the agent reported of itself by then, such as c.
     """
 
@@ -55,6 +57,8 @@ class Row(NamedTuple):
     seconds: float | None
     mean_return: float
     success: float | None
+    train_mean_return: float | None
+    train_success: float | None
     status: Mapping[str, float]
 
 
@@ -301,5 +305,7 @@ def _row(group: Group, run: Run, one: Evaluation) -> Row:
         seconds=one.seconds,
         mean_return=one.mean_return,
         success=one.success,
+        train_mean_return=one.train_return,
+        train_success=one.train_success,
         status=one.status,
     )

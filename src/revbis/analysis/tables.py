@@ -230,7 +230,7 @@ def _row(
         if scores
     }
     means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
-    digits = _digits(means)
+    digits = decimals(means)
     differing = compare.mixed(compare.groups_of(study, task))
     cells = []
     for label, scores in measured.items():
@@ -272,8 +272,8 @@ def _ranked(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _digits(means: Sequence[float]) -> int:
-    """Decimals: none for returns in the hundreds, as in the paper."""
+def decimals(means: Sequence[float]) -> int:
+    """How many decimals to show: none for returns in the hundreds, as in the paper."""
     largest = max(map(abs, means), default=0.0)
     return 0 if largest >= 100 else 1 if largest >= 10 else 2
 

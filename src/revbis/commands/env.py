@@ -41,7 +41,7 @@ def preview(
     from revbis.envs.preview import preview as look
 
     settings = {"seed": seed, "pixels": pixels, "action_repeat": action_repeat}
-    with step_bar(5) as advance:
+    with step_bar(6) as advance:
         shown = look(
             task,
             **settings,

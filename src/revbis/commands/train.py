@@ -19,6 +19,7 @@ from revbis.system.words import in_time
 
 if TYPE_CHECKING:
     from revbis.agents import AgentSettings
+    from revbis.system.json_lines import Record
     from revbis.training.progress import Status
 
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
@@ -139,6 +140,7 @@ def _print_result(config: Config) -> None:
     from revbis.training.run import read_evaluations
 
     records = read_evaluations(config.directory)
+    both = any("train_mean_return" in record for record in records)
     columns = dict.fromkeys((name for record in records for name in agent_status(record)), "")
     rows = [
         {
@@ -146,6 +148,7 @@ def _print_result(config: Config) -> None:
             "mean return": f"{record['mean_return']:.1f}",
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
+            **({"on training variants": _on_training(record)} if both else {}),
             **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
             "time": in_time(record["seconds"]),
         }
@@ -153,6 +156,11 @@ def _print_result(config: Config) -> None:
     ]
     print_table(f"{config.task}, {config.method}, seed {config.seed}", rows)
     print(f"finished: {config.directory}")
+
+
+def _on_training(record: Record) -> str:
+    """The mean return on the training variants; earlier versions did not record it."""
+    return f"{record['train_mean_return']:.1f}" if "train_mean_return" in record else "–"
 
 
 def _list() -> None:

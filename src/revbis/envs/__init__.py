@@ -16,7 +16,9 @@ from revbis.envs.suites import SUITES, register, suite_of
 from revbis.envs.tasks import check_name, check_task, missing, require_gymnasium, task_names
 
 if TYPE_CHECKING:
+    from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
+    from revbis.envs.pixel_noise import PixelNoise
     from revbis.envs.simulation import Simulation
 
 _MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
@@ -31,6 +33,7 @@ def make_env(
     action_repeat: int = 2,
     quality: Quality = "full",
     distractor: str | None = None,
+    distractor_strength: float | None = None,
     distractor_split: Literal["train", "eval"] = "train",
     observation: Literal["pixels", "state"] = "pixels",
     state_noise: int = 0,
@@ -47,8 +50,10 @@ def make_env(
         action_repeat: Simulator steps per action; their rewards are summed.
         quality: "full" gives the simulator's own pixels; "fast" omits shadows, reflections and
             multisampling, which is many times faster with software OpenGL.
-        distractor: A moving background behind the task: "noise", "shapes" or "video:FOLDER".
-        distractor_split: Which backgrounds or state noise: for training or for evaluation.
+        distractor: A moving background behind the task, "noise", "shapes" or "video:FOLDER", or
+            "gaussian" for independent noise on every pixel.
+        distractor_strength: Standard deviation of "gaussian", as a share of the full range.
+        distractor_split: Which backgrounds or noise: for training or for evaluation.
         observation: "pixels", or "state" for the task's own vector.
         state_noise: Irrelevant numbers that are added to the vector, which a fixed random
             rotation then mixes; 0 for the plain vector.
@@ -67,16 +72,18 @@ def make_env(
     seed = checks.whole(seed, "seed", 0)
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
-    state_noise = _check_disturbances(distractor, state_noise, state_noise_kind, observation)
+    _check_distractor(distractor, distractor_strength, observation)
+    state_noise = _check_state_noise(state_noise, state_noise_kind, observation)
     check_name(task)
     require_gymnasium(task)
-    from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
     from revbis.envs.state_noise import StateNoise
 
     size = pixels if observation == "pixels" else 0
-    background = Distractor(distractor, pixels, split=distractor_split) if distractor else None
-    simulation = _simulation(task, size, quality, distractor is not None)
+    background, pixel_noise = _disturbances(
+        distractor, distractor_strength, pixels, distractor_split
+    )
+    simulation = _simulation(task, size, quality, background is not None)
     identity: dict[str, Any] = {
         "task": task,
         "observation": observation,
@@ -85,7 +92,8 @@ def make_env(
     }
     if size:
         identity |= {"pixels": pixels, "frame_stack": frame_stack, "quality": quality}
-        identity["distractor"] = background.identity if background else None
+        shown = background or pixel_noise
+        identity["distractor"] = shown.identity if shown else None
     noise = None
     if state_noise:
         length = simulation.feature_count
@@ -99,22 +107,27 @@ def make_env(
         frame_stack=frame_stack,
         action_repeat=action_repeat,
         distractor=background,
+        pixel_noise=pixel_noise,
         state_noise=noise,
     )
 
 
-def _check_disturbances(
-    distractor: str | None, state_noise: int, kind: str, observation: str
-) -> int:
-    """Refuses disturbances that the observations cannot have; returns the noise numbers."""
-    from revbis.envs.state_noise import KINDS, MOST
+def _check_distractor(distractor: str | None, strength: float | None, observation: str) -> None:
+    """Refuses a distractor that the observations cannot have."""
+    from revbis.envs.distractors import SPECS
+    from revbis.envs.pixel_noise import check_strength
 
     if not isinstance(distractor, str | None):
-        raise ValueError(
-            f"distractor must be noise, shapes or video:FOLDER, got {distractor!r:.80}"
-        )
+        raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {distractor!r:.80}")
     if distractor is not None and observation == "state":
         raise ValueError('a distractor needs pixels; omit it with observation="state"')
+    check_strength(distractor, strength)
+
+
+def _check_state_noise(state_noise: int, kind: str, observation: str) -> int:
+    """Refuses numbers that the observations cannot have; returns how many there are."""
+    from revbis.envs.state_noise import KINDS, MOST
+
     checks.choice(kind, KINDS, "state_noise_kind")
     numbers = checks.whole(state_noise, "state_noise", 0, MOST)
     if numbers and observation == "pixels":
@@ -122,11 +135,25 @@ def _check_disturbances(
     return numbers
 
 
-def _simulation(task: str, size: int, quality: Quality, distracted: bool) -> Simulation:
+def _disturbances(
+    distractor: str | None, strength: float | None, pixels: int, split: Literal["train", "eval"]
+) -> tuple[Distractor | None, PixelNoise | None]:
+    """The background or the pixel noise that a distractor is."""
+    from revbis.envs.distractors import Distractor
+    from revbis.envs.pixel_noise import PixelNoise
+
+    if distractor is None:
+        return None, None
+    if strength is not None:
+        return None, PixelNoise(strength, pixels, split=split)
+    return Distractor(distractor, pixels, split=split), None
+
+
+def _simulation(task: str, size: int, quality: Quality, background: bool) -> Simulation:
     suite = suite_of(task)
-    if size and not suite.drawn_by_mujoco and (quality != "full" or distracted):
+    if size and not suite.drawn_by_mujoco and (quality != "full" or background):
         able = " and ".join(f"{each.name}:" for each in SUITES.values() if each.drawn_by_mujoco)
-        option = "distractors are" if distracted else 'quality="fast" is'
+        option = "distractors other than gaussian are" if background else 'quality="fast" is'
         raise ValueError(f"{task} draws its own images: {option} for {able} tasks")
     # Before anything imports MuJoCo. What draws itself may do so without OpenGL.
     with nullcontext() if size and suite.drawn_by_mujoco else suppress(RenderingError):

@@ -24,7 +24,9 @@ from revbis.system.extras import require
 Split = Literal["train", "eval"]
 Floats = NDArray[np.float64]
 
-SPECS = ("noise", "shapes", "video:FOLDER")
+GAUSSIAN = "gaussian"  # not a background: `pixel_noise` adds it to the finished frame
+BACKGROUNDS = ("noise", "shapes", "video:FOLDER")
+SPECS = (*BACKGROUNDS, GAUSSIAN)
 VARIANTS: dict[str, range] = {"train": range(60), "eval": range(60, 90)}
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".mov")
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -90,8 +92,8 @@ class Distractor:
             frame: [3, size, size], uint8.
             behind: [size, size], bool: the pixels that show the background.
         """
-        _check_array(frame, (3, self.size, self.size), np.uint8, "frame")
-        _check_array(behind, (self.size, self.size), np.bool_, "behind")
+        check_array(frame, (3, self.size, self.size), np.uint8, "frame")
+        check_array(behind, (self.size, self.size), np.bool_, "behind")
         if self.variant < 0:
             raise ValueError("paint needs an episode, and none has started: call reset(seed) first")
         np.copyto(frame, self._source.picture(self.variant, self._time), where=behind)
@@ -324,9 +326,11 @@ def _parse(spec: str) -> tuple[str, Path | None]:
     kind, _, rest = spec.partition(":")
     if kind == "video" and not rest.strip():
         raise ValueError(f"distractor {spec!r} names no folder; write video:FOLDER")
-    if kind == "video" or spec in SPECS:
+    if kind == "video" or spec in BACKGROUNDS:
         return kind, Path(rest).expanduser() if rest else None
-    hint = checks.nearest(kind, ("noise", "shapes", "video"))
+    if spec == GAUSSIAN:
+        raise ValueError("the distractor gaussian is not a background: use PixelNoise")
+    hint = checks.nearest(kind, ("noise", "shapes", "video", GAUSSIAN))
     raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
 
 
@@ -340,7 +344,8 @@ def _centres(size: int) -> Floats:
     return (np.arange(size) + 0.5) / size
 
 
-def _check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: str) -> None:
+def check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: str) -> None:
+    """Refuses anything but an array of this shape and type."""
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
         got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
         raise ValueError(f"{name} must be {np.dtype(dtype)} {shape}, got {got}")

@@ -14,6 +14,7 @@ from revbis.envs.rendering import Pixels, close_at_exit
 
 if TYPE_CHECKING:
     from revbis.envs.distractors import Distractor
+    from revbis.envs.pixel_noise import PixelNoise
     from revbis.envs.simulation import Simulation
     from revbis.envs.state_noise import StateNoise
 
@@ -38,6 +39,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         frame_stack: Frames in an observation.
         action_repeat: Simulator steps per action.
         distractor: A moving background behind the task.
+        pixel_noise: Noise on every pixel.
         state_noise: Irrelevant numbers in the vector.
     """
 
@@ -53,6 +55,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         frame_stack: int,
         action_repeat: int,
         distractor: Distractor | None = None,
+        pixel_noise: PixelNoise | None = None,
         state_noise: StateNoise | None = None,
     ) -> None:
         self.simulation, self.identity = simulation, identity
@@ -62,7 +65,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self._seed: int | None = seed
         self._recent: Pixels = np.zeros((frame_stack, 3, pixels, pixels), dtype=np.uint8)
         self._newest = 0  # of the recent frames, a ring
-        self._distractor, self._noise = distractor, state_noise
+        self._distractor, self._pixel_noise = distractor, pixel_noise
+        self._noise = state_noise
         # Middle and half range: actions in [−1, 1] pass through bounds of ±1 without rounding.
         self._middle = (simulation.high + simulation.low) / 2
         self._reach = (simulation.high - simulation.low) / 2
@@ -95,10 +99,9 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self._seed = None
         super().reset(seed=seed)
         self.simulation.reset(seed)
-        if self._distractor is not None:
-            self._distractor.reset(seed)
-        if self._noise is not None:
-            self._noise.reset(seed)
+        for disturbance in (self._distractor, self._pixel_noise, self._noise):
+            if disturbance is not None:
+                disturbance.reset(seed)
         self._frames, self._success_any, self._over = 0, False, False
         if self.render_mode:
             self.draw(self._recent[0])
@@ -148,11 +151,13 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         self._closed = self._over = True
 
     def draw(self, out: Pixels) -> None:
-        """Draws the current state, with its background, into `out`, [3, pixels, pixels]."""
+        """Draws the current state, with background or noise, into `out`, [3, pixels, pixels]."""
         start = time.perf_counter()
         self.simulation.draw(out)
         if self._distractor is not None:
             self._distractor.paint(out, self.simulation.behind())
+        if self._pixel_noise is not None:
+            self._pixel_noise.add(out)
         self.render_seconds += time.perf_counter() - start
 
     def _stacked(self) -> Pixels:

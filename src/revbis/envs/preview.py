@@ -25,14 +25,19 @@ _RETURNS = 3  # episodes of the random policy
 _PATIENCE = 5.0  # seconds for them
 _TIMED_SECONDS = 1.0
 
+_GAUSSIAN = {"distractor": "gaussian", "distractor_strength": 0.2}
 # Each row by its name, and its arguments to make_env.
 _DRAWN_BY_MUJOCO: dict[str, dict[str, Any]] = {
     "full": {"quality": "full"},
     "fast": {"quality": "fast"},
     "noise": {"quality": "fast", "distractor": "noise"},
     "shapes": {"quality": "fast", "distractor": "shapes"},
+    "gaussian 0.2": {"quality": "fast", **_GAUSSIAN},
 }
-_DRAWN_BY_ITSELF: dict[str, dict[str, Any]] = {"full": {"quality": "full"}}
+_DRAWN_BY_ITSELF: dict[str, dict[str, Any]] = {
+    "full": {"quality": "full"},
+    "gaussian 0.2": {"quality": "full", **_GAUSSIAN},
+}
 
 
 @dataclass(frozen=True)

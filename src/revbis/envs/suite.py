@@ -53,7 +53,7 @@ class Suite:
         gymnasium_env: The plain `gymnasium.Env` of a task, for `revbis env check`; None where
             tasks are not Gymnasium's.
         drawn_by_mujoco: Whether revbis draws it with MuJoCo. If so, it has both qualities and
-            distractors.
+            moving backgrounds.
         score: What a task is scored by: its return or its success rate.
         bounds: By the name of a task, the scores that count as 0 and as 1; None if unknown.
         presets: By preset, the settings that differ for this suite, each as value and source.

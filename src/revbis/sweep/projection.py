@@ -73,7 +73,7 @@ def seconds_left(config: Config, done: int, speed: Speed) -> float:
     if not steps or speed.episode is None:
         return training
     evaluations = config.frames // config.eval_every - done // config.eval_every + (done == 0)
-    played = evaluations * config.eval_episodes * speed.episode
+    played = evaluations * config.eval_episodes * len(config.splits) * speed.episode
     return training + played * (speed.step + speed.act)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,23 @@ def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
 def evaluate(agent: Agent, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
     """Plays one episode for each seed."""
     return [play(agent, env, seed) for seed in seeds]
+
+
+def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:
+    """What a line of eval.jsonl says of some episodes.
+
+    Args:
+        episodes: The episodes.
+        prefix: Before each name.
+    """
+    returns = [episode.total for episode in episodes]
+    values = {
+        "mean_return": float(np.mean(returns)),
+        "returns": returns,
+        "success_any": [episode.success_any for episode in episodes],
+        "success_last": [episode.success_last for episode in episodes],
+    }
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def episode_seed(run_seed: int, *stream: int) -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from revbis.agents import resolve
 from revbis.config import Change, Config, changes
-from revbis.envs.distractors import Distractor
+from revbis.envs.distractors import GAUSSIAN, Distractor
+from revbis.envs.pixel_noise import check_strength
 from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
@@ -51,8 +52,9 @@ def check(config: Config, *, here: bool = True) -> None:
             f"replay_capacity must be at least frame_stack + n_step + 1 = {least} to hold a "
             f"transition, got {config.replay_capacity}; increase it"
         )
-    if config.distractor is not None and (here or not config.distractor.startswith("video:")):
-        _check_distractor(config.distractor, config.pixels)
+    background = _background(config)
+    if background is not None and (here or not background.startswith("video:")):
+        _check_background(background, config.pixels)
     if here:
         _check_machine(config)
 
@@ -93,6 +95,7 @@ def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
 
 def _check_observation(config: Config) -> int:
     """Refuses sizes that do not match; returns the number of frames in an observation."""
+    check_strength(config.distractor, config.distractor_strength)
     if config.observation == "state":
         if config.distractor is not None:
             raise ValueError(
@@ -106,14 +109,21 @@ def _check_observation(config: Config) -> int:
     if config.shift >= config.pixels:
         raise ValueError(f"shift must be less than pixels, {config.pixels}, got {config.shift}")
     if not suite_of(config.task).drawn_by_mujoco:
-        if config.distractor is not None:
-            raise ValueError(f"{config.task} draws its own images: drop distractor")
+        if _background(config) is not None:
+            raise ValueError(
+                f"{config.task} draws its own images: drop distractor, or set it to gaussian"
+            )
         if config.quality != "full":
             raise ValueError(f"{config.task} draws its own images: set quality to full")
     return config.frame_stack
 
 
-def _check_distractor(spec: str, pixels: int) -> None:
+def _background(config: Config) -> str | None:
+    """The distractor, if it is a moving background."""
+    return None if config.distractor == GAUSSIAN else config.distractor
+
+
+def _check_background(spec: str, pixels: int) -> None:
     try:
         Distractor(spec, pixels)
     except ModuleNotFoundError as absent:

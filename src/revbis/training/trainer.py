@@ -21,7 +21,7 @@ from revbis.training.alarms import Alarm
 from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
-from revbis.training.evaluate import episode_seed, evaluate
+from revbis.training.evaluate import episode_seed, evaluate, outcome
 from revbis.training.folder import AGENT, DIAGNOSIS, FACTS, STATE
 from revbis.training.progress import (
     Averages,
@@ -62,7 +62,10 @@ class Trainer:
     ) -> None:
         self.config, self.records, self.checkpoints = config, records, checkpoints
         self.env = make_env(**config.environment, seed=config.seed)
-        self.eval_env = make_env(**config.environment, seed=config.seed, distractor_split="eval")
+        self.eval_envs = {
+            split: make_env(**config.environment, seed=config.seed, distractor_split=split)
+            for split in config.splits
+        }
         self.replay = make_replay(config, self.env)
         self.agent = make_agent(config, self.env, device)
         self.progress, self.clock = Progress(), Clock()
@@ -273,25 +276,25 @@ class Trainer:
         self._averages.add(metrics)
 
     def _evaluate(self) -> None:
-        """Plays evaluation episodes and records them."""
+        """Plays evaluation episodes, with the same seeds on each split, and records them."""
         config, progress = self.config, self.progress
         seeds = [
             episode_seed(config.seed, _EVAL, progress.evaluations, i)
             for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
-            episodes = evaluate(self.agent, self.eval_env, seeds)
-        returns = [episode.total for episode in episodes]
+            episodes = {
+                split: evaluate(self.agent, env, seeds) for split, env in self.eval_envs.items()
+            }
+        on_training = outcome(episodes["train"], "train_") if "train" in episodes else {}
         self.records.evaluation(
             {
                 "frames": progress.frames,
                 "agent_steps": progress.agent_steps,
                 "updates": progress.updates,
                 "seconds": round(self.clock.total, 3),
-                "mean_return": float(np.mean(returns)),
-                "returns": returns,
-                "success_any": [episode.success_any for episode in episodes],
-                "success_last": [episode.success_last for episode in episodes],
+                **outcome(episodes["eval"]),
+                **on_training,
                 "status": self.agent.status(),
             }
         )

@@ -79,6 +79,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "messages": sections.messages(study, root, [*odd, *skipped]),
         "alarms": sections.alarms(study),
         "summary": summary(study, at),
+        "gaps": sections.gaps(study),
         "has_success": any(curves.measure(task) == "success" for task in study.tasks),
         "budget_notes": compare.budget_notes(study, at),
         "pool": pool,

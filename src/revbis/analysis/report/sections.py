@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from revbis.analysis import tables
 from revbis.analysis.files import printable
+from revbis.analysis.generalisation import gap_table
 from revbis.analysis.runs import RaisedAlarm, Run, failure_text
 
 if TYPE_CHECKING:
@@ -100,6 +101,14 @@ def statistics(study: Study) -> list[tuple[Table, list[str]]]:
         indices = [[str(study.labels.index(label)) for label in row if label] for row in rows]
         shown.append((table, list(map(" ".join, indices))))
     return shown
+
+
+def gaps(study: Study) -> Table | None:
+    """The table of generalisation gaps; None if no run was evaluated on training variants too."""
+    try:
+        return gap_table(study)
+    except ValueError:
+        return None
 
 
 def timing(
