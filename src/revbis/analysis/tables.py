@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from revbis.analysis.scores import Study
 
-_INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
+INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
 
 
 class Score(NamedTuple):
@@ -114,7 +114,7 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
             )
         rows.append((label, tuple(cells)))
     caption = (
-        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {_INTERVALS}. IQM: "
+        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {INTERVALS}. IQM: "
         "interquartile mean over runs. Optimality gap: mean shortfall from 1, lower is better. "
         "Area: mean height of the normalised learning curve."
     )
@@ -156,7 +156,7 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     caption = (
         "Pairs of methods. Improvement: probability that a run of the first method scores higher "
         "than one of the second on the same task, ties count half. Difference: mean difference of "
-        f"normalised final scores over tasks and seeds that both have. Both with {_INTERVALS}. "
+        f"normalised final scores over tasks and seeds that both have. Both with {INTERVALS}. "
         "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
         "number of comparisons."
     )
@@ -230,7 +230,7 @@ def _row(
         if scores
     }
     means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
-    digits = _digits(means)
+    digits = decimals(means)
     differing = compare.mixed(compare.groups_of(study, task))
     cells = []
     for label, scores in measured.items():
@@ -272,8 +272,8 @@ def _ranked(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _digits(means: Sequence[float]) -> int:
-    """Decimals: none for returns in the hundreds, as in the paper."""
+def decimals(means: Sequence[float]) -> int:
+    """How many decimals to show: none for returns in the hundreds, as in the paper."""
     largest = max(map(abs, means), default=0.0)
     return 0 if largest >= 100 else 1 if largest >= 10 else 2
 
