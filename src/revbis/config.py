@@ -163,15 +163,17 @@ class Config(RunSettings):
     def with_settings(self, **settings: Any) -> Config:
         """The same run with other values of some settings, its own or its agent's.
 
-        With another method, settings that the new agent does not have are dropped.
+        With another method, settings that the new agent does not have are dropped, and those that
+        one of the two methods requires follow the new one.
 
         Raises:
             ValueError: For unknown names or wrong values.
         """
         values = self.as_dict()
         if "method" in settings:
-            before, now = (resolve(each).agent.flags for each in (self.method, settings["method"]))
-            values = {name: value for name, value in values.items() if name not in before - now}
+            before, now = resolve(self.method), resolve(settings["method"])
+            dropped = before.agent.flags - now.agent.flags | before.defaults.keys()
+            values = {k: v for k, v in values.items() if k not in dropped} | now.defaults
         return Config.from_dict(values | settings)
 
     @classmethod

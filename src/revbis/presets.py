@@ -102,10 +102,12 @@ def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Se
         ValueError: For an unknown preset or method.
     """
     checks.choice(name, PRESETS, "--preset")
-    known, suite = RUN_SETTINGS | resolve(method).agent.flags, suite_of(task)
+    resolved, suite = resolve(method), suite_of(task)
     own = {key: Setting(*value) for key, value in suite.presets.get(name, {}).items()}
     itself = {} if name == "paper" or suite.drawn_by_mujoco else _CPU_ITSELF
-    settings = _SETTINGS[name] | itself | own
+    required = {key: Setting(value, OURS) for key, value in resolved.defaults.items()}
+    settings = _SETTINGS[name] | itself | own | required
+    known = RUN_SETTINGS | resolved.agent.flags
     return {key: value for key, value in settings.items() if key in known}
 
 

@@ -21,7 +21,7 @@ def make_agent():
 
 @pytest.fixture
 def make_batch():
-    def make(seed=0, size=12, shape=PIXELS, one_step=False):
+    def make(seed=0, size=12, shape=PIXELS, one_step=True):
         generator = torch.Generator().manual_seed(seed)
 
         def observations():
@@ -55,6 +55,7 @@ def parameters_by_part():
         }
         if objective is not None:
             groups["projection"] = parts.readouts.of("projection")
+            groups["norm"] = parts.norm.parameters()
             groups["heads"] = objective.representation_parameters()
             groups["raw_c"] = objective.coefficient_parameters()
         return {name: [p.detach().clone() for p in group] for name, group in groups.items()}

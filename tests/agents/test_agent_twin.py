@@ -31,16 +31,23 @@ class Twin:
         actor = [*self.read["actor"].parameters(), *self.policy.parameters()]
         groups = {"critic": encoder + critic, "actor": actor}
         if self.s.objective is not None:
-            self.psi = copy.deepcopy(parts.objective.psi.layers)
-            self.raw_c = nn.Parameter(parts.objective.coefficient.raw_c.detach().clone())
-            heads = [*self.read["projection"].parameters(), *self.psi.parameters()]
+            self.heads = self.take_heads(parts)
+            heads = [p for head in self.heads.values() for p in head.parameters()]
+            heads += self.read["projection"].parameters()
             if self.joint:
                 groups["critic"] += heads
             else:
                 groups["objective"] = encoder + heads
-            groups["c"] = [self.raw_c]
+            if self.raw_c is not None:
+                groups["c"] = [self.raw_c]
         rate = self.s.learning_rate
         self.adams = {n: torch.optim.Adam(g, rate, foreach=False) for n, g in groups.items()}
+
+    def take_heads(self, parts):
+        """Copies of the objective's heads, by the agent's own."""
+        self.psi = copy.deepcopy(parts.objective.psi.layers)
+        self.raw_c = nn.Parameter(parts.objective.coefficient.raw_c.detach().clone())
+        return {parts.objective.psi.layers: self.psi}
 
     def _names(self):
         names = ["critic", "actor", "target"]
@@ -118,7 +125,8 @@ class Twin:
                 representation, coefficient = self.objective(batch)
                 self._step(representation, "objective")
             losses["objective/representation_loss"] = representation.item()
-            self._step(coefficient, "c")
+            if self.raw_c is not None:
+                self._step(coefficient, "c")
         self._move_target()
         return losses
 
@@ -174,9 +182,9 @@ def compare(parts, twin):
         (parts.target, twin.target),
     ]
     if parts.objective is not None:
-        pairs.append((parts.objective.psi.layers, twin.psi))
-        raw_c = parts.objective.coefficient.raw_c
-        torch.testing.assert_close(raw_c, twin.raw_c, **close)
+        pairs += twin.heads.items()
+        if twin.raw_c is not None:
+            torch.testing.assert_close(parts.objective.coefficient.raw_c, twin.raw_c, **close)
     for mine, other in pairs:
         for a, b in zip(mine.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(a, b, **close)

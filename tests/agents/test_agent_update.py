@@ -20,6 +20,8 @@ CASES = [
     ("simsr-rev-full", "balanced"),
     ("energy-rev-full-no-c", "alternating"),
     ("mico-rev-pairs", "balanced"),
+    ("zp", "joint"),
+    ("deepmdp", "alternating"),
 ]
 
 
@@ -112,7 +114,9 @@ def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mo
         assert torch.isfinite(value)
     assert ("objective/representation_loss" in few) == (method != "drqv2")
     assert ("objective/gradient_share" in many) == (method != "drqv2")
-    assert ("objective/c" in many) == (method != "drqv2") and "objective/c" not in few
+    metric = method not in ("drqv2", "zp", "deepmdp")
+    assert ("objective/c" in many) == metric and "objective/c" not in few
+    assert ("objective/distance_q50" in many) == metric
 
 
 def test_metrics_are_of_this_batch(make_agent, make_batch):
@@ -265,8 +269,8 @@ def test_batches_of_other_shapes_are_refused(make_agent, make_batch, change, mes
 def test_one_step_parts_of_other_shapes_are_refused(make_agent, make_batch):
     agent = make_agent("mico", transition="one_step")
     with pytest.raises(ValueError, match="the batch has no one_step"):
-        agent.learn(make_batch(), 0)
-    batch = make_batch(one_step=True)
+        agent.learn(make_batch(one_step=False), 0)
+    batch = make_batch()
     bad = batch.one_step._replace(reward=torch.zeros(12, 1))
     with pytest.raises(ValueError, match=r"one_step.reward must be \[12\]"):
         agent.learn(batch._replace(one_step=bad), 0)
@@ -282,7 +286,7 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
 
 
 @pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
-@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc"])
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc", "deepmdp"])
 def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):

@@ -16,6 +16,7 @@ from tests.fuzz.runs import finished, walk
 from revbis import objectives, tabular
 from revbis.agents import DrQV2, DrQV2Settings
 from revbis.analysis import plots, stats, tables
+from revbis.analysis.differences import differences
 from revbis.analysis.report import write_report
 from revbis.analysis.scores import read_study
 from revbis.config import Config
@@ -226,10 +227,15 @@ def analysis(folder: Path) -> Calls:
         (_interval, {"statistic": stats.iqm, "scores": scores, "seed": 0, "resamples": 10}),
         (stats.paired, {"scores": seeds, "other": seeds, "seed": 0, "resamples": 10}),
         (tables.score_table, {"study": study, "kind": "final", "budget": 100, "reported": False}),
+        (_differences, {"study": study, "baseline": study.labels[0], "budget": 100, "seed": 0}),
         (plots.learning_curves, {"study": study, "alpha": 0.5}),
         (plots.ablation, {"study": study, "budget": 100, "seed": 0}),
         (lambda study: write_report(study, folder / "page"), {"study": study}),
     ]
+
+
+def _differences(study: Any, baseline: Any, budget: Any, seed: Any) -> Any:
+    return differences(study, baseline, budget=budget, seed=seed)
 
 
 def _interval(statistic: Any, scores: Any, seed: Any, resamples: Any) -> Any:

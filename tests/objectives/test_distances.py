@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from revbis.objectives import (
     energy_distance,
     l1_distance,
+    l2_distance,
     mico_distance,
     normalise,
     simsr_distance,
@@ -15,7 +16,7 @@ from revbis.objectives import (
 from revbis.tabular import revised
 from revbis.tabular.examples import garnet
 
-DISTANCES = [mico_distance, simsr_distance, energy_distance, l1_distance]
+DISTANCES = [mico_distance, simsr_distance, energy_distance, l1_distance, l2_distance]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
@@ -52,6 +53,8 @@ def test_all_pairs_equal_the_formula_pair_by_pair(n: int, m: int, d: int, seed: 
             assert energy == pytest.approx(naive_energy(x[i], y[j]), abs=1e-9)
             l1 = float((x[i] - y[j]).abs().sum())
             assert float(l1_distance(x, y)[i, j]) == pytest.approx(l1, abs=1e-9)
+            l2 = math.sqrt(float(((x[i] - y[j]) ** 2).sum()))
+            assert float(l2_distance(x, y)[i, j]) == pytest.approx(l2, abs=1e-9)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -69,7 +72,7 @@ def hard_cases(dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("distance", [mico_distance, simsr_distance, energy_distance])
+@pytest.mark.parametrize("distance", [d for d in DISTANCES if d is not l1_distance])
 @pytest.mark.parametrize("rowwise", [False, True])
 def test_values_and_gradients_are_finite_in_hard_cases(distance, dtype, rowwise) -> None:
     x = hard_cases(dtype)

@@ -21,7 +21,7 @@ GOOD = {
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "x", None, np.nan, 10**23, [3], 1j])
 def test_sizes(value: Any) -> None:
-    for name in ("simsr-rev", "mico", "dbc"):
+    for name in ("simsr-rev", "mico", "dbc", "deepmdp"):
         with pytest.raises(ValueError, match="latent_dim must be"):
             make_objective(name, value, 2)
         with pytest.raises(ValueError, match="action_dim must be"):
@@ -36,7 +36,7 @@ def test_switches_are_true_or_false() -> None:
             make_objective("mico", 4, 2, normalisation=value)
 
 
-@pytest.mark.parametrize("name", ["simsr-rev", "mico", "mico-rev-released", "dbc"])
+@pytest.mark.parametrize("name", ["simsr-rev", "mico", "mico-rev-released", "dbc", "deepmdp"])
 @pytest.mark.parametrize("key", GOOD)
 def test_batches(name: str, key: str) -> None:
     objective = make_objective(name, 4, 2, hidden=8)

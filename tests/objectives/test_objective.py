@@ -314,7 +314,7 @@ def test_coefficient_starts_at_one_half_and_moves_towards_the_smaller_loss() -> 
     assert 0 < float(run(objective, inputs).metrics["c"]) < 1
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", [*DESIGNS, "dbc"])
 def test_metrics_are_detached_finite_scalars(name) -> None:
     metrics = run(build(name), batch()).metrics
     expected = {"c", "reward_share", "next_share", "embedding_norm", "effective_rank"}
@@ -333,7 +333,7 @@ def test_effective_rank_tells_collapse() -> None:
     assert full > 3 > 1.01 > flat
 
 
-@pytest.mark.parametrize("name", ["simsr", "mico-rev", "dbc"])
+@pytest.mark.parametrize("name", ["simsr", "mico-rev", "dbc", "zp", "deepmdp"])
 @pytest.mark.parametrize("tensor", ["z", "action", "reward", "discount", "next_z"])
 def test_non_finite_inputs_are_named_with_count_and_step(name, tensor) -> None:
     objective = build(name)

@@ -72,7 +72,7 @@ def test_what_is_no_objective_does_not_keep_it() -> None:
 
 def test_entries_say_what_they_are() -> None:
     descriptions = {name: entry.description for name, entry in OBJECTIVES.items()}
-    assert list(descriptions) == [*DESIGNS, "dbc"]
+    assert list(descriptions) == [*DESIGNS, "dbc", "zp", "deepmdp"]
     assert len(set(descriptions.values())) == len(descriptions)
     assert all(text and "\n" not in text and len(text) <= 60 for text in descriptions.values())
     text = "SimSR distance between pairs, weights (1−c, c)"

@@ -140,13 +140,14 @@ def test_no_checkpoint_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.env("dmc")
-def test_every_logged_name_is_explained(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["simsr-rev", "deepmdp"])
+def test_every_logged_name_is_explained(method: str, tmp_path: Path) -> None:
     config = tiny_config(
         tmp_path,
         task="tests.training:Walk",
         observation="state",
         quality="full",
-        method="simsr-rev",
+        method=method,
         state_noise=3,
         frames=400,
     )

@@ -58,6 +58,8 @@ def test_each_method_is_compared_with_its_own_fixed_point(rooms) -> None:
         ("mico-rev-no-c", "revised", True, False),
         ("simsr-rev-no-sa", "revised", False, True),
         ("dbc", "pi_bisimulation", False, False),
+        ("zp", "revised", False, False),
+        ("deepmdp", "revised", False, False),
     ):
         result = measure(rooms, name, 0, TINY)
         c = result.c if weighted else None

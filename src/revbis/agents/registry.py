@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.drqv2.settings import DrQV2Settings
-from revbis.objectives.registry import OBJECTIVES, check_name
+from revbis.objectives.registry import OBJECTIVES, check_name, needs_one_step
 from revbis.system.factories import load_factory
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class Method(NamedTuple):
     agent: AgentEntry
     objective: str | None
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Settings whose defaults differ from the agent's, because the objective requires it."""
+        one_step = self.objective is not None and needs_one_step(self.objective)
+        return {"transition": "one_step"} if one_step else {}
+
     def settings(self, **values: Any) -> AgentSettings:
         """The agent's settings with these values.
 
@@ -61,7 +67,7 @@ class Method(NamedTuple):
         """
         if self.agent.objectives:
             values["objective"] = self.objective
-        return self.agent.settings(**values)
+        return self.agent.settings(**self.defaults | values)
 
 
 _DRQV2 = AgentEntry("drqv2", DrQV2Settings, "revbis.agents.drqv2.agent:DrQV2", objectives=True)

@@ -1,4 +1,4 @@
-"""Figures of a study: learning curves, ablation, the coefficient.
+"""Figures of a study: learning curves, ablation, the coefficient, differences from a baseline.
 
 Methods differ in colour, line and marker, so that every figure can be read without colours.
 Every figure has its caption below it, and as its label (`figure.get_label()`).
@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from revbis.analysis import compare, curves, stats
+from revbis.analysis.differences import Differences, refuse_nothing
 from revbis.analysis.panels import (
     COLUMNS,
     STYLE,
@@ -152,6 +153,38 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     return figure
 
 
+def forest(study: Study, found: Differences) -> Figure:
+    """Differences from a baseline with their intervals: a panel for all tasks and for each.
+
+    Args:
+        study: The runs.
+        found: Their differences, as `differences.differences` gives them.
+
+    Raises:
+        ValueError: If nothing could be paired.
+    """
+    looks = looks_of(as_study(study))
+    refuse_nothing(found)
+    labels = [label for label in looks if any(row.label == label for row in found.rows)]
+    places = {row.task: row for row in found.rows}
+    with mpl.rc_context(STYLE):
+        height = 0.75 + 0.2 * len(labels)
+        caption = _forest_caption(found)
+        figure, panels = make_panels(len(places), caption, [], height, share=True)
+        of_task = dict(zip(places, panels, strict=True))
+        for row in found.rows:
+            panel, y = of_task[row.task], labels.index(row.label)
+            draw_interval(panel, y, row.of[:3], looks[row.label])
+            panel.plot(row.gaps, [y] * len(row.gaps), "o", ms=2.2, color="0.2", mew=0)
+        for (task, row), panel in zip(places.items(), panels, strict=True):
+            panel.set(title=row.place, xlabel=f"difference of {row.unit}")
+            if task is not None and curves.measure(task) == "success":
+                panel.xaxis.set_major_formatter(PercentFormatter(1.0))
+            panel.axvline(0, color="0.35", lw=0.8, zorder=0)
+            method_axis(panel, labels)
+    return figure
+
+
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Writes a figure as PNG, SVG and PDF; the same figure gives the same bytes.
 
@@ -210,6 +243,25 @@ def _curve_panels(
             panel.xaxis.set_major_locator(MaxNLocator(4))
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
     return figure, of_task
+
+
+def _forest_caption(found: Differences) -> str:
+    tasks = [row for row in found.rows if row.task is not None] or list(found.rows)
+    usual = max(row.of.pairs for row in tasks)
+    others = [
+        f"{row.of.pairs} for {row.label} on {row.place}" for row in tasks if row.of.pairs != usual
+    ]
+    counted = f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
+    parts = [
+        f"Final scores minus those of {found.baseline}, right of 0 is better: mean over seeds that "
+        f"both have ({counted}; dots) with its 95% stratified bootstrap interval "
+        f"({stats.RESAMPLES:,} resamples).",
+        f"Left out, as only one of the two has their seed: {found.unpaired} runs."
+        if found.unpaired
+        else "",
+        *found.notes,
+    ]
+    return " ".join(filter(None, parts))
 
 
 def _ablation_caption(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from revbis.analysis.scores import Study
 
-_INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
+INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
 
 
 class Score(NamedTuple):
@@ -114,7 +114,7 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
             )
         rows.append((label, tuple(cells)))
     caption = (
-        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {_INTERVALS}. IQM: "
+        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {INTERVALS}. IQM: "
         "interquartile mean over runs. Optimality gap: mean shortfall from 1, lower is better. "
         "Area: mean height of the normalised learning curve."
     )
@@ -156,7 +156,7 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     caption = (
         "Pairs of methods. Improvement: probability that a run of the first method scores higher "
         "than one of the second on the same task, ties count half. Difference: mean difference of "
-        f"normalised final scores over tasks and seeds that both have. Both with {_INTERVALS}. "
+        f"normalised final scores over tasks and seeds that both have. Both with {INTERVALS}. "
         "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
         "number of comparisons."
     )

@@ -16,6 +16,7 @@ def command(
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     watch: bool = False,
     videos: bool = False,
+    baseline: str | None = None,
 ) -> None:
     """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
 
@@ -28,11 +29,14 @@ def command(
         watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
         videos: Add a video and nearest states of the best seed of each task and method; a single
             run has them by default, unless --watch is set.
+        baseline: Compare every other method with this one, seed by seed: a table and a forest plot
+            of the differences with 95% intervals, on the page and as differences.csv and .png.
     """
     from revbis.analysis.report.writer import PageWriter, page_folder
     from revbis.analysis.report.writer import watch as watch_runs
 
-    writer = PageWriter(runs, out or page_folder(runs), step_bar, videos=videos, live=watch)
+    folder = out or page_folder(runs)
+    writer = PageWriter(runs, folder, step_bar, videos=videos, live=watch, baseline=baseline)
     if watch:
         watch_runs(writer, partial(print, flush=True))
     else:

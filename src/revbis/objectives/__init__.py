@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from revbis.objectives.distances import (
         energy_distance,
         l1_distance,
+        l2_distance,
         mico_distance,
         normalise,
         simsr_distance,
     )
     from revbis.objectives.inputs import NonFiniteError, Transitions
     from revbis.objectives.output import ObjectiveOutput
+    from revbis.objectives.prediction import PredictionObjective
     from revbis.objectives.protocol import Objective
     from revbis.objectives.targets import (
         gaussian_w2,
@@ -50,10 +52,12 @@ _HOMES = {
     "NonFiniteError": "inputs",
     "Objective": "protocol",
     "ObjectiveOutput": "output",
+    "PredictionObjective": "prediction",
     "Transitions": "inputs",
     "energy_distance": "distances",
     "gaussian_w2": "targets",
     "l1_distance": "distances",
+    "l2_distance": "distances",
     "mico_distance": "distances",
     "normalise": "distances",
     "pair_discount": "targets",
@@ -75,10 +79,12 @@ __all__ = [
     "Objective",
     "ObjectiveEntry",
     "ObjectiveOutput",
+    "PredictionObjective",
     "Transitions",
     "energy_distance",
     "gaussian_w2",
     "l1_distance",
+    "l2_distance",
     "make_objective",
     "mico_distance",
     "normalise",

@@ -99,6 +99,17 @@ def l1_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
         return (x - y).abs().sum(dim=1) if rowwise else torch.cdist(x, y, p=1)
 
 
+def l2_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
+    r"""\(‖x − y‖_2\), of embeddings without a metric; shapes as for `mico_distance`."""
+    with _full_precision(x):
+        farthest = _FARTHEST[x.dtype]
+        x, y = (_upcast(each).clamp(-farthest, farthest) for each in (x, y))
+        if rowwise:
+            length: Tensor = torch.linalg.vector_norm(x - y, dim=1)
+            return length
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def normalise(x: Tensor) -> Tensor:
     """Rows scaled to length 1, [N, D]; zero rows stay zero."""
     with _full_precision(x):

@@ -152,8 +152,9 @@ def _check_output(out: object, batch: Transitions, has_coefficient: bool) -> Non
         raise ValueError("representation_loss must depend on z, or it trains no encoder")
     _check_tensor("the gradient of representation_loss with respect to z", gradient, batch.z.shape)
     _check_tensor("embedding", out.embedding, (rows, None))
-    permuted = isinstance(out.prediction, Tensor) and out.prediction.ndim == 1
-    _check_tensor("prediction", out.prediction, (rows,) if permuted else (rows, rows))
+    if out.prediction is not None:
+        permuted = isinstance(out.prediction, Tensor) and out.prediction.ndim == 1
+        _check_tensor("prediction", out.prediction, (rows,) if permuted else (rows, rows))
     for name, value in _call("metrics", lambda: out.metrics).items():
         _check_tensor(f"metrics[{name!r}]", value, ())
 

@@ -37,6 +37,8 @@ class ObjectiveEntry:
         options: Names of the options that users may set.
         defaults: Options whose defaults differ from the builder's own, and arguments that users
             do not set.
+        one_step: Whether it learns from one-step transitions only, because it models what follows
+            one action.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ObjectiveEntry:
     description: str
     options: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    one_step: bool = False
 
 
 def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
@@ -65,6 +68,12 @@ def _scales(design: Design) -> bool:
     return design.distance != "energy"
 
 
+def _baseline(name: str, description: str, *, rewards: bool) -> ObjectiveEntry:
+    builder = "revbis.objectives.prediction:PredictionObjective"
+    options = ("loss", "normalisation", "hidden")
+    return ObjectiveEntry(name, builder, description, options, {"rewards": rewards}, one_step=True)
+
+
 _ENTRIES = (
     *(_on_the_grid(name, design) for name, design in DESIGNS.items()),
     ObjectiveEntry(
@@ -73,6 +82,8 @@ _ENTRIES = (
         "L1 distance between states, weights (1, γ), learned dynamics",
         _OPTIONS,
     ),
+    _baseline("zp", "no metric: predicts the next embedding", rewards=False),
+    _baseline("deepmdp", "no metric: predicts next embedding and reward", rewards=True),
 )
 OBJECTIVES = {entry.name: entry for entry in _ENTRIES}
 
@@ -117,6 +128,11 @@ def accepted_options(name: str) -> tuple[str, ...]:
     return OBJECTIVES[name].options if name in OBJECTIVES else ()
 
 
+def needs_one_step(name: str) -> bool:
+    """Whether a registered objective learns from one-step transitions only."""
+    return name in OBJECTIVES and OBJECTIVES[name].one_step
+
+
 def make_objective(name: str, latent_dim: int, action_dim: int, **options: object) -> Objective:
     """An objective by name.
 
@@ -125,8 +141,9 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
             …-rev-no-c and …-rev-no-sa (without the coefficient, without ψ); …-rev-full (with the
             equation that the paper's loss leaves out); energy, energy-rev-full (a distance that
             can be exact); …-rev-pairs (ROPE's operator); mico-rev-released (the loss of the
-            authors' released code, without its action embedding and initialisation); dbc. Or your
-            own as package.module:factory, a function that is called with (latent_dim, action_dim,
+            authors' released code, without its action embedding and initialisation); dbc; zp and
+            deepmdp (baselines that predict the next embedding, and the reward). Or your own as
+            package.module:factory, a function that is called with (latent_dim, action_dim,
             **options).
         latent_dim: Width of the embeddings.
         action_dim: Width of the actions.

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 class DrQV2:
     """An actor and a twin critic that share one encoder, which the critic's loss trains.
 
-    With an objective, φ is the same encoder followed by a separate projection, which only the
-    objective trains. φ̄, the embedding of next states, is φ without gradient: the paper's
-    "stop-gradient version of φ", not a slowly moving copy. Likewise the critic's target uses the
-    online encoder.
+    With an objective, φ is the same encoder followed by a separate projection and, if asked for,
+    LayerNorm, which only the objective trains. φ̄, the embedding of next states, is φ without
+    gradient: the paper's "stop-gradient version of φ", not a slowly moving copy. Likewise the
+    critic's target uses the online encoder.
 
     Args:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
@@ -132,7 +132,7 @@ class DrQV2:
             if parts.objective is None:
                 return parts.critic.trunk(parts.readouts(features, "critic")[0]).float()
             z = parts.readouts(features, "projection")[0].float()
-        return parts.objective.scale(z)
+        return parts.objective.scale(parts.norm(z))
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """The objective's distance, [N, D] × [M, D] → [N, M]; without objective, SimSR's."""
@@ -298,8 +298,10 @@ class DrQV2:
         given: dict[str, Any] = {"policy_action": policy_action}
         given["next_policy_action"] = following.action
         actions = {name: given[name] for name in objective.policy_actions}
-        embeddings = (z.float(), batch.action, reward, discount, following.z.float())
-        return objective(*embeddings, self._update_generator, **actions)
+        with torch.no_grad():
+            next_z = self.parts.norm(following.z.float())
+        transitions = (self.parts.norm(z.float()), batch.action, reward, discount, next_z)
+        return objective(*transitions, self._update_generator, **actions)
 
     @torch.no_grad()
     def _policy_action(
@@ -385,8 +387,9 @@ class DrQV2:
             raise ValueError(f"the state does not fit this agent: {reason}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
-        for name, part in self.parts.modules().items():
-            part.load_state_dict(state["networks"][name])
+        modules = self.parts.modules()
+        for name in modules | state["networks"]:  # neither may have one that the other has not
+            modules[name].load_state_dict(state["networks"][name])
         for name, adam in self.optimisers.items():
             load_moments(adam, state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())

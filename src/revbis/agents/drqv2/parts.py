@@ -38,6 +38,7 @@ class Parts:
         policy: The rest of the actor.
         critic: The rest of the critic.
         target: The target critic, a slowly moving copy.
+        norm: What follows φ's projection: LayerNorm with `encoder_norm`, else nothing.
         objective: The bisimulation objective with its heads, or None.
     """
 
@@ -70,8 +71,11 @@ class Parts:
         ):
             target.requires_grad_(False).copy_(critic.detach())
         self.objective: Objective | None = None
+        self.norm: nn.Module = nn.Identity()
         if s.objective is not None:  # drawn last, so that it does not change the others
             self.readouts.draw("projection")
+            if s.encoder_norm:
+                self.norm = nn.LayerNorm(s.latent_dim).to(device)
             self.objective = make_objective(
                 s.objective, s.latent_dim, action_size, **s.objective_options
             ).to(device)
@@ -99,7 +103,7 @@ class Parts:
         groups["actor"] = [{"params": actor, "lr": s.learning_rate}]
         if self.objective is not None:
             heads: list[Tensor] = [*self.readouts.of("projection")]
-            heads += self.objective.representation_parameters()
+            heads += [*self.objective.representation_parameters(), *self.norm.parameters()]
             if s.mode != "alternating":
                 critic.append({"params": heads, "lr": s.objective_learning_rate})
             else:
@@ -135,7 +139,9 @@ class Parts:
             "critic": self.critic,
             "target": self.target,
         }
-        return modules if self.objective is None else modules | {"objective": self.objective}
+        if self.objective is not None:
+            modules["objective"] = self.objective
+        return modules | ({"norm": self.norm} if isinstance(self.norm, nn.LayerNorm) else {})
 
 
 def load_moments(adam: Adam, moments: dict[int, dict[str, Tensor]]) -> None:

@@ -9,7 +9,12 @@ from typing import Annotated, Any, Literal, Self
 import tyro
 
 from revbis.agents.settings import AgentSettings, Shape
-from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name
+from revbis.objectives.registry import (
+    OBJECTIVES,
+    accepted_options,
+    check_name,
+    needs_one_step,
+)
 from revbis.schema import Above, AboveOrZero, Count, Few, Fraction, Share, Size, Stride, Text
 
 _KERNEL = 3  # side of a convolution's window
@@ -19,6 +24,7 @@ _OPTIONS_OF = {
     "coefficient": "weights (1-c, c)",
     "reward_scale": "reward gaps of single pairs",
 }
+_WITHOUT = {"normalisation": "needs the length of embeddings", "pairing": "compares no pairs"}
 _PASSES = 4  # activations in memory at once: forward, gradients, next batch, temporaries
 
 
@@ -39,6 +45,10 @@ class DrQV2Settings(AgentSettings):
     """Width of the actor's and the critic's trunk."""
     latent_dim: Size = 50
     """Width of the objective's embeddings."""
+    encoder_norm: bool = False
+    """LayerNorm on φ, the objective's embedding: between its linear projection and the objective's
+    own scaling, for states and next states; the objective trains it. drqv2 alone has no φ, and the
+    trunks of actor and critic always have theirs, so there it changes nothing."""
     hidden: Size = 1024
     """Width of hidden layers."""
     channels: Few = 32
@@ -68,7 +78,8 @@ class DrQV2Settings(AgentSettings):
     noise_steps: Count = 2_000_000
     """Agent steps over which the noise decays from --noise-start to --noise-end."""
     transition: Literal["n_step", "one_step"] = "n_step"
-    """Transition that the objective learns from; the critic always uses the n-step one."""
+    """Transition that the objective learns from; the critic always uses the n-step one. zp and
+    deepmdp, which model one action, require one_step, and have it by default."""
     objective_loss: Literal["huber", "squared"] | None = None
     """Loss of the objective's regression; None for the objective's default."""
     normalisation: bool | None = None
@@ -100,9 +111,14 @@ class DrQV2Settings(AgentSettings):
             value = getattr(self, option)
             if value is not None and option not in accepted_options(owner):
                 raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
-        scales = owner not in OBJECTIVES or "normalisation" in accepted_options(owner)
-        if self.normalisation is not None and not scales:
-            raise ValueError(f"{owner} needs the length of embeddings: leave --normalisation out")
+        for option, why in _WITHOUT.items():
+            known = owner not in OBJECTIVES or option in accepted_options(owner)
+            if getattr(self, option) is not None and not known:
+                raise ValueError(f"{owner} {why}: leave --{option} out")
+        if needs_one_step(owner) and self.transition == "n_step":
+            raise ValueError(
+                f"{owner} predicts what follows one action: transition must be one_step, got n_step"
+            )
 
     @property
     def one_step(self) -> bool:

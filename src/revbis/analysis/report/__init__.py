@@ -15,6 +15,7 @@ from revbis import __version__, schema
 from revbis.analysis import compare, curves
 from revbis.analysis.report import sections, settings
 from revbis.analysis.report.data import page_data
+from revbis.analysis.report.paired import paired_part
 from revbis.analysis.report.sections import Media
 from revbis.analysis.report.summary import summary
 from revbis.analysis.report.training import Trainings
@@ -34,6 +35,7 @@ def write_report(
     *,
     trainings: Trainings | None = None,
     refresh: bool = False,
+    baseline: str | None = None,
 ) -> Path:
     """Writes the page.
 
@@ -43,18 +45,21 @@ def write_report(
         media: Videos and pictures to show, by run folder; they become part of the page.
         trainings: Reads train.jsonl; pass the same one when the page is updated.
         refresh: Whether the page reloads itself, for runs that are training.
+        baseline: A method that all others are compared with, seed by seed; table and figure are
+            also written to the folder, as differences.csv and .png.
 
     Returns:
         The page's path.
 
     Raises:
-        ValueError: If study is none, or folder no path.
+        ValueError: If study is none, folder no path, or the baseline not in the study.
         OSError: If it cannot be written; an earlier page is then untouched.
     """
     as_study(study)
     place: Path = schema.convert(folder, Path, "folder")
     path = place / "index.html"
     values = _values(study, media or {}, trainings or Trainings())
+    values["paired"] = None if baseline is None else paired_part(study, baseline, place)
     refresh_seconds = _REFRESH_SECONDS if refresh else None
     page = _templates().get_template("page.html").render(values, refresh=refresh_seconds)
     write_whole(path, page.encode(errors="replace"))  # half a surrogate pair is no text

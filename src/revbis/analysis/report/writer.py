@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from revbis import checks
 from revbis.analysis.files import run_folders
 from revbis.analysis.report import Media, Trainings, write_report
 from revbis.analysis.report.media import MediaMaker, best_run
@@ -40,13 +41,21 @@ class PageWriter:
         videos: Add a video and nearest states of the best seed of each task and method; the page of
             a single run has them by default, unless it is watched.
         live: Whether runs are watched: the page reloads itself.
+        baseline: A method that all others are compared with, seed by seed; None for no such part.
     """
 
     def __init__(
-        self, runs: Sequence[Path], folder: Path, bar: Bar, *, videos: bool, live: bool
+        self,
+        runs: Sequence[Path],
+        folder: Path,
+        bar: Bar,
+        *,
+        videos: bool,
+        live: bool,
+        baseline: str | None = None,
     ) -> None:
         self.runs, self.folder = runs, folder
-        self._bar, self._videos, self._live = bar, videos, live
+        self._bar, self._videos, self._live, self._baseline = bar, videos, live, baseline
         self._trainings, self._media = Trainings(), MediaMaker(folder)
         self._warned: set[str] = set()
 
@@ -57,14 +66,22 @@ class PageWriter:
             The page's path.
 
         Raises:
-            ValueError: If there is no run to read.
+            ValueError: If there is no run to read, or none of the baseline.
             OSError: If the page cannot be written.
         """
         study = read_study(self.runs)
+        if self._baseline is not None:  # before videos are made
+            checks.choice(self._baseline, study.labels, "--baseline")
         self._warn(study.problems)
         media = self._make_media(study)
-        refresh = self._live and not last
-        return write_report(study, self.folder, media, trainings=self._trainings, refresh=refresh)
+        return write_report(
+            study,
+            self.folder,
+            media,
+            trainings=self._trainings,
+            refresh=self._live and not last,
+            baseline=self._baseline,
+        )
 
     def _make_media(self, study: Study) -> dict[Path, Media]:
         """Videos and pictures: of a single run by default, of several on request."""

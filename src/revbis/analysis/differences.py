@@ -1,0 +1,205 @@
+"""Every other method of a study against a baseline: differences over equal seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from revbis import checks
+from revbis.analysis import compare, curves, stats
+from revbis.analysis.layout import Cell, Column, Table
+from revbis.analysis.scores import as_study
+from revbis.analysis.tables import INTERVALS, decimals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from revbis.analysis.scores import Study
+
+_COLUMNS = ("difference", "p", "pairs", "left out")
+
+
+class Difference(NamedTuple):
+    """A method's scores minus the baseline's.
+
+    Attributes:
+        label: The method.
+        task: The task; None for all tasks, whose scores are normalised.
+        of: Mean over pairs, interval, test, and the seeds that only one of the two has.
+        gaps: The difference of each pair; none for all tasks.
+    """
+
+    label: str
+    task: str | None
+    of: stats.Paired
+    gaps: tuple[float, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The task in short, or all tasks."""
+        return "all tasks" if self.task is None else compare.short_name(self.task)
+
+    @property
+    def unit(self) -> str:
+        """What the difference is one of: return, success or normalised score."""
+        return "normalised score" if self.task is None else curves.measure(self.task)
+
+
+class Differences(NamedTuple):
+    """A baseline and what was compared with it.
+
+    Attributes:
+        baseline: Its label.
+        rows: All tasks first, then task by task; methods in the study's order.
+        notes: Budgets, and what is left out and why.
+    """
+
+    baseline: str
+    rows: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def unpaired(self) -> int:
+        """Runs left out of the single tasks because only one of the two has their seed."""
+        return sum(row.of.unpaired for row in self.rows if row.task is not None)
+
+
+def differences(
+    study: Study, baseline: str, *, budget: int | None = None, seed: int = 0
+) -> Differences:
+    """Final scores of every method minus the baseline's, seed by seed.
+
+    Only seeds that both have, at the budget, are paired. The mean over all tasks is of normalised
+    scores on the tasks that all methods share, each with the same weight; it is there if they
+    share at least two.
+
+    Args:
+        study: The runs.
+        baseline: One of the study's labels.
+        budget: In frames; by default for each task as `compare.budgets` says.
+        seed: Of the generator of bootstrap and test.
+
+    Raises:
+        ValueError: If the baseline is not in the study, with what is.
+    """
+    checks.choice(baseline, as_study(study).labels, "baseline")
+    checks.whole(seed, "seed", 0)
+    at = compare.budgets(study, budget)
+    notes = compare.budget_notes(study, at)
+    rows = _over_all_tasks(study, baseline, budget, seed, notes) if len(at) > 1 else []
+    for task in at:
+        scores = _by_seed(study, task, at[task], notes)
+        name = compare.short_name(task)
+        if baseline not in scores:
+            notes.append(f"{name} is left out: {baseline} has no score there to compare with.")
+            continue
+        for label in (label for label in scores if label != baseline):
+            found = _paired(scores[label], scores[baseline], task, seed)
+            if found is None:
+                notes.append(f"{name}, {label}: no seed in common with {baseline}.")
+            else:
+                rows.append(Difference(label, task, *found))
+    if any(len(row.gaps) == 1 for row in rows):
+        notes.append("A task with one pair adds no width to an interval.")
+    return Differences(baseline, tuple(rows), tuple(notes))
+
+
+def difference_table(found: Differences) -> Table:
+    """A row for each method on all tasks and on each; the CSV has the numbers.
+
+    Raises:
+        ValueError: If nothing could be paired, with the reasons.
+    """
+    refuse_nothing(found)
+    rows, records = [], []
+    for row in found.rows:
+        of = row.of
+        factor, digits = _scale(row)
+        value, low, high = (factor * number for number in of[:3])
+        text = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+        cells = (text, f"{of.p_value:.2g}", str(of.pairs), str(of.unpaired))
+        unit = "success, %" if row.unit == "success" else row.unit
+        rows.append((f"{row.label}, {row.place} ({unit})", tuple(map(Cell, cells))))
+        about = {"method": row.label, "other": found.baseline, "task": row.task or "all"}
+        records.append(about | {"unit": row.unit} | of._asdict())
+    caption = (
+        f"Final scores minus those of {found.baseline}, seed by seed: mean difference over the "
+        f"seeds that both have, with {INTERVALS}. p: sign-flip test of the difference, at "
+        "least 2/2^N with N pairs; not corrected for the number of comparisons. Left out: runs "
+        "whose seed only one of the two has."
+    )
+    columns = tuple(Column(name, "measured") for name in _COLUMNS)
+    return Table(caption, "method", columns, tuple(rows), found.notes, tuple(records))
+
+
+def refuse_nothing(found: Differences) -> None:
+    """Refuses differences of which there are none.
+
+    Raises:
+        ValueError: With the reasons.
+    """
+    if not found.rows:
+        why = f"no method has a score to compare with {found.baseline}, seed by seed"
+        raise ValueError("; ".join([why, *(note.rstrip(".") for note in found.notes)]))
+
+
+def _over_all_tasks(
+    study: Study, baseline: str, budget: int | None, seed: int, notes: list[str]
+) -> list[Difference]:
+    """Differences of normalised scores, pooled; why not is noted."""
+    try:
+        pool = compare.pooled(study, "final", budget)
+    except ValueError as problem:
+        notes.append(f"Nothing is pooled over tasks: {problem}.")
+        return []
+    if baseline not in pool.scores or len(pool.tasks) < 2:
+        notes.append("Nothing is pooled over tasks: fewer than two are shared by all methods.")
+        return []
+    notes += [f"All tasks: {note.rstrip('.')}." for note in pool.notes]
+    rows = []
+    for label in (label for label in pool.scores if label != baseline):
+        try:
+            of = stats.paired(pool.by_seed(label), pool.by_seed(baseline), seed=seed)
+        except ValueError:  # no seed in common; noted for each task
+            continue
+        rows.append(Difference(label, None, of))
+    return rows
+
+
+def _by_seed(study: Study, task: str, budget: int, notes: list[str]) -> dict[str, dict[int, float]]:
+    """Comparable scores of a task, label → seed → score; what is left out is noted."""
+    groups, name = compare.groups_of(study, task), compare.short_name(task)
+    if differing := compare.mixed(groups):
+        notes.append(f"{name} is left out: {differing}.")
+        return {}
+    scores: dict[str, curves.GroupScores] = {}
+    for group in groups:
+        of = curves.group_scores(group, "final", budget)
+        if of is None or len(of.short) == len(group.seeds):
+            notes.append(f"{name}, {group.label}: no seed has reached the budget.")
+            continue
+        scores[group.label] = of
+        if of.short:
+            notes.append(f"{name}, {group.label}: {compare.seed_count(group, of)} at the budget.")
+    if len({of.frames for of in scores.values()}) > 1:
+        notes.append(f"{name} is left out: evaluations are at different frames.")
+        return {}
+    return {
+        label: dict(zip(of.seeds, of.values.tolist(), strict=True)) for label, of in scores.items()
+    }
+
+
+def _paired(
+    scores: Mapping[int, float], other: Mapping[int, float], task: str, seed: int
+) -> tuple[stats.Paired, tuple[float, ...]] | None:
+    gaps = tuple(scores[one] - other[one] for one in sorted(scores.keys() & other.keys()))
+    if not gaps:
+        return None
+    return stats.paired({task: scores}, {task: other}, seed=seed), gaps
+
+
+def _scale(row: Difference) -> tuple[float, int]:
+    """What a table multiplies a difference by, and its decimals."""
+    if row.task is None:
+        return 1.0, 3
+    factor = 100.0 if row.unit == "success" else 1.0
+    return factor, decimals([factor * number for number in row.of[:3]])

@@ -1,0 +1,230 @@
+"""Differences from a baseline over equal seeds: hand-made studies whose answers are known."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+from tests.analysis.runs import study_of, write_run
+from tests.analysis.test_report import page_of
+
+from revbis.analysis import plots
+from revbis.analysis.differences import Differences, difference_table, differences
+from revbis.analysis.scores import Study, read_study
+from revbis.cli import main
+
+CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
+
+
+def two_tasks(out: Path) -> Study:
+    """simsr is 100, 200 and 300 above drqv2 on cheetah, and 20 points in each seed on hammer."""
+    return study_of(
+        out,
+        {
+            (CHEETAH, "drqv2"): [100.0, 300.0, 500.0],
+            (CHEETAH, "simsr"): [200.0, 500.0, 800.0],
+            (HAMMER, "drqv2"): [0.2, 0.4, 0.6],
+            (HAMMER, "simsr"): [0.4, 0.6, 0.8],
+        },
+    )
+
+
+def by_name(found: Differences) -> dict[str, list[str]]:
+    return {name: [cell.text for cell in row] for name, row in difference_table(found).rows}
+
+
+def records(found: Differences) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(difference_table(found).csv())))
+
+
+def test_differences_by_hand(tmp_path: Path) -> None:
+    """Three pairs are resampled to the lowest alone once in 27 times: more often than 2.5%.
+
+    So the interval of 1, 2, 3 ends at 1 and 3. Over both tasks it is the mean of [0.1, 0.3] and of
+    0.2, which does not vary. Of 2^6 patterns of signs the test of all tasks counts by hand those
+    with |sum| at least as large: the six gaps weigh 1, 2, 3, 2, 2, 2 of 60, and only all plus and
+    all minus reach 12.
+    """
+    found = differences(two_tasks(tmp_path), "drqv2")
+    assert by_name(found) == {
+        "simsr, all tasks (normalised score)": ["+0.200 [+0.150, +0.250]", "0.031", "6", "0"],
+        "simsr, cheetah_run (return)": ["+200 [+100, +300]", "0.25", "3", "0"],
+        "simsr, hammer (success, %)": ["+20.0 [+20.0, +20.0]", "0.25", "3", "0"],
+    }
+    first, second, third = records(found)
+    assert (first["task"], first["unit"], second["task"]) == ("all", "normalised score", CHEETAH)
+    assert {one["other"] for one in (first, second, third)} == {"drqv2"}
+    assert float(first["p_value"]) == 2 / 64
+    assert (float(second["difference"]), float(second["low"])) == (200.0, 100.0)
+    assert float(third["difference"]) == pytest.approx(0.2) and third["unit"] == "success"
+    assert found.rows[1].gaps == (100.0, 200.0, 300.0)
+    table = difference_table(found)
+    assert "minus those of drqv2" in table.caption and "10,000 resamples" in table.caption
+    assert max(map(len, table.text(60).splitlines())) <= 60
+
+
+def test_the_other_baseline_has_the_other_sign(tmp_path: Path) -> None:
+    study = two_tasks(tmp_path)
+    one, other = (differences(study, label).rows for label in ("drqv2", "simsr"))
+    for mine, his in zip(one, other, strict=True):
+        assert mine.of.difference == pytest.approx(-his.of.difference)
+        assert (mine.of.low, mine.of.high) == pytest.approx((-his.of.high, -his.of.low))
+        assert mine.of.p_value == his.of.p_value
+
+
+def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Pairs are seeds 1 and 2: +10 and +30. Seed 9 is simsr's alone, 3 and 4 drqv2's.
+
+    Seed 3 of simsr has not reached the budget.
+    """
+    study_of(tmp_path, {(CHEETAH, "drqv2"): [100.0, 100.0, 900.0, 900.0]})
+    study_of(tmp_path, {(CHEETAH, "simsr"): [110.0, 130.0]})
+    write_run(tmp_path, [0.0, 7000.0], method="simsr", seed=9)
+    write_run(tmp_path, [5.0], method="simsr", seed=3, frames=10)
+    found = differences(read_study([tmp_path]), "drqv2")
+    (row,) = found.rows
+    assert (row.of.difference, row.of.low, row.of.high) == (20.0, 10.0, 30.0)
+    assert (row.of.pairs, row.of.unpaired, row.gaps) == (2, 3, (10.0, 30.0))
+    assert by_name(found) == {
+        "simsr, cheetah_run (return)": ["+20.0 [+10.0, +30.0]", "0.5", "2", "3"]
+    }
+    assert found.unpaired == 3
+    assert "cheetah_run, simsr: n = 3 of 4 at the budget." in found.notes
+    caption = str(plots.forest(read_study([tmp_path]), found).get_label())
+    assert "only one of the two has their seed: 3 runs." in caption
+
+
+def test_equal_scores_do_not_differ(tmp_path: Path) -> None:
+    finals = {(CHEETAH, name): [1.0, 2.0] for name in ("drqv2", "mico")}
+    (row,) = differences(study_of(tmp_path, finals), "drqv2").rows
+    assert (*row.of[:4], row.of.pairs) == (0.0, 0.0, 0.0, 1.0, 2)
+
+
+def test_a_strong_baseline_is_seen_through_the_spread_of_seeds(tmp_path: Path) -> None:
+    """Seeds differ by hundreds, each pair by 1: only pairs show it. An interval without 0."""
+    hard = [10.0, 400.0, 900.0, 50.0]
+    finals = {(CHEETAH, "drqv2"): hard, (CHEETAH, "mico"): [one - 1 for one in hard]}
+    (row,) = differences(study_of(tmp_path, finals), "drqv2").rows
+    assert tuple(row.of[:3]) == (-1.0, -1.0, -1.0)
+
+
+def test_what_cannot_be_paired_is_named(tmp_path: Path) -> None:
+    study_of(tmp_path, {(CHEETAH, "drqv2"): [1.0, 2.0], (CHEETAH, "simsr"): [2.0, 3.0]})
+    study_of(tmp_path, {(WALKER, "simsr"): [1.0]})
+    write_run(tmp_path, [0.0, 5.0], method="mico", seed=7)
+    write_run(tmp_path, [5.0], method="dbc", seed=1, frames=10)
+    for method, quality in (("drqv2", "full"), ("simsr", "fast")):
+        write_run(tmp_path, [0.0, 1.0], task="dmc:hopper_hop", method=method, quality=quality)
+    found = differences(read_study([tmp_path]), "drqv2")
+    assert [(row.label, row.task) for row in found.rows] == [("simsr", CHEETAH)]
+    notes = "\n".join(found.notes)
+    assert "cheetah_run, mico: no seed in common with drqv2." in notes
+    assert "cheetah_run, dbc: no seed has reached the budget." in notes
+    assert "walker_run is left out: drqv2 has no score there" in notes
+    assert "hopper_hop is left out: not comparable, quality is fast and full." in notes
+    assert "Nothing is pooled over tasks: " in notes
+
+
+def test_evaluations_at_different_frames_are_not_paired(tmp_path: Path) -> None:
+    """At a budget of 25 frames, one has its evaluation at 25 and the other at 20."""
+    write_run(tmp_path, {0: 0.0, 25: 1.0}, frames=25)
+    write_run(tmp_path, {0: 0.0, 20: 1.0, 30: 5.0}, method="mico", frames=30)
+    found = differences(read_study([tmp_path]), "drqv2")
+    assert found.rows == ()
+    assert any("evaluations are at different frames" in note for note in found.notes)
+    for call in (difference_table, lambda found: plots.forest(read_study([tmp_path]), found)):
+        with pytest.raises(ValueError, match="no method has a score to compare with drqv2, seed b"):
+            call(found)
+
+
+def test_one_pair_has_no_width(tmp_path: Path) -> None:
+    found = differences(
+        study_of(tmp_path, {(CHEETAH, "drqv2"): [1.0], (CHEETAH, "mico"): [4.0]}), "drqv2"
+    )
+    assert tuple(found.rows[0].of[:4]) == (3.0, 3.0, 3.0, 1.0)
+    assert "A task with one pair adds no width to an interval." in found.notes
+
+
+@pytest.mark.parametrize("baseline", ["drqv3", "", None, 3])
+def test_a_baseline_that_is_not_there(baseline: object, tmp_path: Path) -> None:
+    study = two_tasks(tmp_path)
+    with pytest.raises(ValueError, match="baseline must be one of drqv2, simsr, got"):
+        differences(study, baseline)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a Study, as read_study gives, is wanted"):
+        differences(None, "drqv2")  # type: ignore[arg-type]
+
+
+def test_a_baseline_is_a_label_with_its_settings(tmp_path: Path) -> None:
+    for hidden, score in ((64, 1.0), (128, 2.0)):
+        write_run(tmp_path / str(hidden), [0.0, score], hidden=hidden)
+    study = read_study([tmp_path])
+    (row,) = differences(study, "drqv2 (hidden=64)").rows
+    assert (row.label, row.of.difference) == ("drqv2 (hidden=128)", 1.0)
+
+
+def panels(figure: Figure) -> dict[str, object]:
+    return {axes.get_title(): axes for axes in figure.axes}
+
+
+def test_the_forest_plot_shows_the_numbers(tmp_path: Path) -> None:
+    study = two_tasks(tmp_path)
+    figure = plots.forest(study, differences(study, "drqv2"))
+    assert list(panels(figure)) == ["all tasks", "cheetah_run", "hammer"]
+    axes = panels(figure)["cheetah_run"]
+    (bar,) = axes.patches
+    assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx((100.0, 300.0))
+    drawn = [list(line.get_xdata()) for line in axes.lines]
+    assert drawn == [[200.0, 200.0], [100.0, 200.0, 300.0], [0, 0]]  # mean, pairs, the zero line
+    named = panels(figure)["all tasks"].get_yticklabels()  # shared by the others
+    assert [text.get_text() for text in named] == ["simsr"]
+    assert axes.get_xlabel() == "difference of return"
+    caption = str(figure.get_label())
+    for words in ("minus those of drqv2", "n = 3;", "95% stratified bootstrap", "10,000 resamples"):
+        assert words in caption
+    assert "Left out" not in caption
+
+
+def test_the_page_has_a_part_for_the_baseline(tmp_path: Path) -> None:
+    study = two_tasks(tmp_path / "runs")
+    page = page_of(tmp_path / "runs", out=tmp_path / "page", baseline="drqv2")
+    table = difference_table(differences(study, "drqv2"))
+    assert "Differences from drqv2" in page.text and table.caption in page.text
+    part = page.source[page.source.index('id="differences"') :].partition("</section>")[0]
+    for name, cells in table.rows:
+        row = "".join(f"<td>{text}</td>" for text in (name, *(cell.text for cell in cells)))
+        assert row in part
+    assert 'data-label="1 0" data-task="0"' in part and 'data-label="1 0"><td>simsr, all' in part
+    assert 'src="data:image/png;base64,' in part
+    assert (tmp_path / "page" / "differences.csv").read_text() == table.csv()
+    with Image.open(tmp_path / "page" / "differences.png") as picture:
+        assert picture.width > 500
+    plain = page_of(tmp_path / "runs", out=tmp_path / "plain")
+    assert 'id="differences"' not in plain.source
+    assert [path.name for path in (tmp_path / "plain").iterdir()] == ["index.html"]
+
+
+def test_a_page_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
+    study_of(tmp_path / "runs", {(CHEETAH, "drqv2"): [1.0, 2.0]})
+    page = page_of(tmp_path / "runs", out=tmp_path / "page", baseline="drqv2")
+    assert "There is nothing to show: no method has a score to compare with drqv2" in page.text
+    assert not (tmp_path / "page" / "differences.csv").exists()
+
+
+def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_tasks(tmp_path / "runs")
+    words = ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "page"), "--baseline"]
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "drqv3"])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1
+    assert "--baseline must be one of drqv2, simsr, got 'drqv3'; did you mean 'drqv2'?" in error
+    assert not (tmp_path / "page").exists()
+    main([*words, "drqv2"])
+    assert "open " in capsys.readouterr().out
+    names = {path.name for path in (tmp_path / "page").iterdir()}
+    assert names == {
+        "index.html",
+        *(f"differences.{kind}" for kind in ("csv", "png", "svg", "pdf")),
+    }
