@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.agents.taco.settings import TacoSettings
 from revbis.objectives.registry import OBJECTIVES, check_name
 from revbis.system.factories import load_factory
 
@@ -65,7 +66,8 @@ class Method(NamedTuple):
 
 
 _DRQV2 = AgentEntry("drqv2", DrQV2Settings, "revbis.agents.drqv2.agent:DrQV2", objectives=True)
-_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2,)}
+_TACO = AgentEntry("taco", TacoSettings, "revbis.agents.taco.agent:Taco")
+_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _TACO)}
 
 
 def register(entry: AgentEntry) -> None:

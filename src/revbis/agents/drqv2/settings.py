@@ -23,15 +23,15 @@ _PASSES = 4  # activations in memory at once: forward, gradients, next batch, te
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrQV2Settings(AgentSettings):
-    """DrQ-v2 and its bisimulation objective; the defaults are the paper's.
+class ActorCriticSettings(AgentSettings):
+    """The networks, rates and noise of DrQ-v2 and of agents built on it.
+
+    An objective is here any loss that trains the encoder beside the critic's.
 
     Raises:
         ValueError: If a value is out of range.
     """
 
-    objective: Annotated[Text | None, tyro.conf.Suppress] = None
-    """The objective by name or as package.module:factory; it follows from the method."""
     mode: Literal["joint", "alternating", "balanced"] = "alternating"
     """joint adds the objective to the critic's loss; alternating gives it its own encoder pass;
     balanced needs one pass too, and scales its gradient at the features to the critic's."""
@@ -49,8 +49,6 @@ class DrQV2Settings(AgentSettings):
     """Adam's learning rate for encoder, critic and actor."""
     objective_learning_rate: Above = 1e-4
     """Adam's learning rate for the objective's projection and heads (alternating: and encoder)."""
-    coefficient_learning_rate: Above = 1e-4
-    """Adam's learning rate for the coefficient c."""
     objective_weight: AboveOrZero = 1.0
     """Weight of the objective: joint, relative to the critic's loss; balanced, length of its
     gradient at the features relative to the critic's."""
@@ -67,46 +65,10 @@ class DrQV2Settings(AgentSettings):
     """Standard deviation of the exploration noise at the end."""
     noise_steps: Count = 2_000_000
     """Agent steps over which the noise decays from --noise-start to --noise-end."""
-    transition: Literal["n_step", "one_step"] = "n_step"
-    """Transition that the objective learns from; the critic always uses the n-step one."""
-    objective_loss: Literal["huber", "squared"] | None = None
-    """Loss of the objective's regression; None for the objective's default."""
-    normalisation: bool | None = None
-    """Scale embeddings to length 1; None for the objective's default."""
-    pairing: Literal["all", "permuted"] | None = None
-    """Compare all pairs of a batch, or one partner each; None for the objective's default."""
-    beta: Above | None = None
-    """Weight of the angle in MICo's distance; None for 0.1."""
-    coefficient: Literal["learned", "discount"] | Fraction | None = None
-    """The c of methods with weights (1-c, c): learned, the discount, or this number; None for
-    learned."""
-    reward_scale: Literal["none", "running"] | None = None
-    """Divide the objective's reward gaps by their running mean; None for the objective's
-    default: running for the -full methods."""
-    objective_hidden: Size | None = None
-    """Width of the objective's hidden layer; None for the objective's default."""
     compile: bool = False
     """Compile the networks with torch.compile."""
     mixed_precision: bool = False
     """Run the networks in bfloat16 where that is safe; requires a GPU."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.objective is not None:
-            check_name(self.objective)
-        owner = self.objective or "drqv2"
-        for option, of in _OPTIONS_OF.items():
-            value = getattr(self, option)
-            if value is not None and option not in accepted_options(owner):
-                raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
-        scales = owner not in OBJECTIVES or "normalisation" in accepted_options(owner)
-        if self.normalisation is not None and not scales:
-            raise ValueError(f"{owner} needs the length of embeddings: leave --normalisation out")
-
-    @property
-    def one_step(self) -> bool:
-        """Whether batches must also include the one-step transition, for the objective."""
-        return self.objective is not None and self.transition == "one_step"
 
     def check(self, observation_shape: Shape, device: str) -> None:
         """Refuses images too small for the convolutions, and mixed precision on a CPU."""
@@ -129,6 +91,56 @@ class DrQV2Settings(AgentSettings):
     def for_reading(self) -> Self:
         """The same settings, not compiled and in full precision."""
         return replace(self, compile=False, mixed_precision=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrQV2Settings(ActorCriticSettings):
+    """DrQ-v2 and its bisimulation objective; the defaults are the paper's.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    objective: Annotated[Text | None, tyro.conf.Suppress] = None
+    """The objective by name or as package.module:factory; it follows from the method."""
+    coefficient_learning_rate: Above = 1e-4
+    """Adam's learning rate for the coefficient c."""
+    transition: Literal["n_step", "one_step"] = "n_step"
+    """Transition that the objective learns from; the critic always uses the n-step one."""
+    objective_loss: Literal["huber", "squared"] | None = None
+    """Loss of the objective's regression; None for the objective's default."""
+    normalisation: bool | None = None
+    """Scale embeddings to length 1; None for the objective's default."""
+    pairing: Literal["all", "permuted"] | None = None
+    """Compare all pairs of a batch, or one partner each; None for the objective's default."""
+    beta: Above | None = None
+    """Weight of the angle in MICo's distance; None for 0.1."""
+    coefficient: Literal["learned", "discount"] | Fraction | None = None
+    """The c of methods with weights (1-c, c): learned, the discount, or this number; None for
+    learned."""
+    reward_scale: Literal["none", "running"] | None = None
+    """Divide the objective's reward gaps by their running mean; None for the objective's
+    default: running for the -full methods."""
+    objective_hidden: Size | None = None
+    """Width of the objective's hidden layer; None for the objective's default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective is not None:
+            check_name(self.objective)
+        owner = self.objective or "drqv2"
+        for option, of in _OPTIONS_OF.items():
+            value = getattr(self, option)
+            if value is not None and option not in accepted_options(owner):
+                raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
+        scales = owner not in OBJECTIVES or "normalisation" in accepted_options(owner)
+        if self.normalisation is not None and not scales:
+            raise ValueError(f"{owner} needs the length of embeddings: leave --normalisation out")
+
+    @property
+    def one_step(self) -> bool:
+        """Whether batches must also include the one-step transition, for the objective."""
+        return self.objective is not None and self.transition == "one_step"
 
     @property
     def objective_options(self) -> dict[str, Any]:
