@@ -19,6 +19,9 @@ CASES = [
     ("simsr-rev-full", "balanced"),
     ("energy-rev-full-no-c", "alternating"),
     ("mico-rev-pairs", "balanced"),
+    ("taco", "joint"),
+    ("taco", "alternating"),
+    ("taco", "balanced"),
 ]
 
 
@@ -111,7 +114,8 @@ def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mo
         assert torch.isfinite(value)
     assert ("objective/representation_loss" in few) == (method != "drqv2")
     assert ("objective/gradient_share" in many) == (method != "drqv2")
-    assert ("objective/c" in many) == (method != "drqv2") and "objective/c" not in few
+    has_c = method not in ("drqv2", "taco")
+    assert ("objective/c" in many) == has_c and "objective/c" not in few
 
 
 def test_metrics_are_of_this_batch(make_agent, make_batch):
@@ -281,7 +285,7 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
 
 
 @pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
-@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc"])
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc", "taco"])
 def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):

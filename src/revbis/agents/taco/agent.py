@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from revbis.agents.drqv2.agent import DrQV2
+from revbis.agents.drqv2.inputs import check_batch
 from revbis.agents.drqv2.parts import Following, Parts
 from revbis.agents.taco.networks import ActionTokens, TacoHeads, TacoOutput
 from revbis.agents.taco.sampling import sample_batch
@@ -88,12 +89,12 @@ class Taco(DrQV2):
         Returns:
             Losses and metrics as scalar tensors; docs/metrics.md explains each.
         """
-        window, steps = getattr(batch, "window", None), self._taco.action_steps
-        if self.parts.objective is not None and window is None:
-            raise ValueError(f"the batch needs a window of {steps} steps, as `sample_batch` makes")
-        if window is not None and window.action.shape[1:2] != (steps,):
-            shape = list(window.action.shape)
-            raise ValueError(f"window.action must be [B, {steps}, A], got {shape}")
+        batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
+        if self.parts.objective is not None:
+            steps = 0 if batch.window is None else batch.window.action.shape[1]
+            if steps != self._taco.action_steps:
+                wanted = f"{self._taco.action_steps} steps, as `sample_batch` returns"
+                raise ValueError(f"the batch must have a window of {wanted}, got {steps} steps")
         self._projected = []
         return super().learn(batch, step, with_metrics=with_metrics)
 
@@ -126,7 +127,8 @@ class Taco(DrQV2):
         policy_action: Tensor | None,  # noqa: ARG002
     ) -> TacoOutput:
         """The losses where they share the critic's pass."""
-        return self._losses(batch, objective, z, following.z, self._project(_window(batch).obs))
+        positive = self._project(_window(batch).obs) if self._taco.curl_loss else z
+        return self._losses(batch, objective, z, following.z, positive)
 
     def _objective_step(
         self,
