@@ -1,4 +1,4 @@
-"""Trains DrQ-v2, alone or with a bisimulation objective."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or TACO."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from revbis.agents import AgentSettings
     from revbis.training.progress import Status
 
-_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
@@ -156,6 +156,7 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
+    from revbis.agents.registry import agents
     from revbis.envs import task_names
     from revbis.envs.custom import SUITE as OWN
     from revbis.envs.suites import SUITES
@@ -165,7 +166,10 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective:")
+    print("methods:")
+    for agent in agents():
+        print(f"  {agent.name:<17} {agent.description}")
+    print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
     print("tasks:")
