@@ -242,8 +242,10 @@ def test_what_is_refused(make_agent, make_batch):
     with pytest.raises(ValueError, match=r"must have a window of 3 steps, .* got 2 steps"):
         agent.learn(batch._replace(window=window._replace(action=window.action[:, :2])), 0)
     for wrong, message in [
-        (3, "window must be a Window of tensors or None, got 3"),
-        (Window(None, None, None), "window must be a Window of tensors"),
+        (3, "window must be a Window or None, got 3"),
+        (Window(None, None, None), "every part of a window must be a tensor"),
+        (window._replace(obs=None), "every part of a window must be a tensor"),
+        (window._replace(action=torch.ones(12)), r"window.action must be \[12, 1, 2\], got"),
         (window._replace(obs=window.obs[:5]), r"window.obs must be torch.uint8 \[12, 6, 20, 21\]"),
         (window._replace(next_obs=window.obs.float()), "window.next_obs must be torch.uint8"),
         (window._replace(action=window.action[..., :1]), r"window.action must be \[12, 3, 2\]"),

@@ -102,13 +102,15 @@ def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.devi
 
 def _check_window(window: object, shape: Shape, action_size: int) -> None:
     """Refuses a window that does not belong to a batch with observations of this shape."""
-    parts = [] if not isinstance(window, Window) else [each for each in window if each is not None]
-    if not parts or not all(isinstance(each, Tensor) and each.ndim > 1 for each in parts):
-        raise ValueError(f"window must be a Window of tensors or None, got {window!r:.80}")
-    action, *observations = parts
-    _check_floats(action, (shape[0], action.shape[1], action_size), "window.action")
-    for name, tensor in zip(("obs", "next_obs"), observations, strict=False):
-        _check_images(tensor, shape, f"window.{name}")
+    if not isinstance(window, Window):
+        raise ValueError(f"window must be a Window or None, got {window!r:.80}")
+    next_obs = window.obs if window.next_obs is None else window.next_obs
+    if not all(isinstance(each, Tensor) for each in (window.action, window.obs, next_obs)):
+        raise ValueError("every part of a window must be a tensor; next_obs may be None")
+    steps = window.action.shape[1] if window.action.ndim > 1 else 1
+    _check_floats(window.action, (shape[0], steps, action_size), "window.action")
+    _check_images(window.obs, shape, "window.obs")
+    _check_images(next_obs, shape, "window.next_obs")
 
 
 def _check_images(tensor: Tensor, shape: Shape, name: str) -> None:
