@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from revbis.agents import DrQV2Settings
+from revbis.agents import DrQV2Settings, TacoSettings
+from revbis.agents.taco.presets import CODE as TACO
 from revbis.commands.train import parse
 from revbis.config import Config, changes
 from revbis.presets import (
@@ -27,14 +28,16 @@ def as_json(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
+@pytest.mark.parametrize("method", ["drqv2", "taco"])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_a_valid_config_with_sources(name: str, task: str) -> None:
-    config = preset_config(name, task)
+def test_every_preset_is_a_valid_config_with_sources(name: str, task: str, method: str) -> None:
+    config = preset_config(name, task, method)
     values = config.as_dict()
-    for key, setting in preset_settings(name, task).items():
+    sources = (PAPER, CODE, OURS, *([TACO] if method == "taco" else []))
+    for key, setting in preset_settings(name, task, method).items():
         assert values[key] == as_json(setting.value)
-        assert setting.source in (PAPER, CODE, OURS)
+        assert setting.source in sources
     assert Config.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 
 
@@ -49,6 +52,17 @@ def test_the_paper_preset_has_the_papers_values() -> None:
     assert (config.replay_capacity, agent.explore_steps) == (1_000_000, 2000)
     assert (agent.mode, config.quality, agent.strides) == ("alternating", "full", (2, 1, 1, 1))
     assert preset_config("paper", "metaworld:hammer").agent.noise_steps == 3_000_000
+
+
+def test_the_paper_preset_of_taco_has_its_codes_values() -> None:
+    paper, cpu = (preset_settings(name, "dmc:cheetah_run", "taco") for name in PRESETS)
+    agent = preset_config("paper", "dmc:cheetah_run", "taco").agent
+    assert agent == TacoSettings(noise_steps=500_000)  # the defaults are its code's too
+    flags = {key for key in paper if hasattr(agent, key)}
+    assert {paper[key].source for key in flags} == {TACO}
+    assert (cpu["action_steps"], cpu["batch_size"].source) == ((3, TACO), OURS)
+    drqv2 = preset_settings("cpu", "dmc:cheetah_run")
+    assert all(cpu[key] == drqv2[key] for key in drqv2.keys() & cpu.keys())
 
 
 def test_the_cpu_preset_is_smaller_in_every_dimension() -> None:

@@ -1,20 +1,20 @@
 import pytest
 import torch
 
-from revbis.agents import DrQV2, resolve
-from revbis.replay import Batch, OneStep
+from revbis import agents
+from revbis.replay import Batch, OneStep, Window
 
 torch.set_num_threads(1)
 
 SMALL = {"feature_dim": 8, "latent_dim": 6, "hidden": 16, "channels": 4, "explore_steps": 3}
-PIXELS, VECTOR, ACTION = (6, 20, 21), (5,), 2
+PIXELS, VECTOR, ACTION, WINDOW = (6, 20, 21), (5,), 2, 3
 
 
 @pytest.fixture
 def make_agent():
     def make(method="drqv2", mode="joint", shape=PIXELS, seed=0, **options):
-        settings = resolve(method).settings(mode=mode, **(SMALL | options))
-        return DrQV2(shape, ACTION, settings, seed=seed)
+        settings = agents.resolve(method).settings(mode=mode, **(SMALL | options))
+        return agents.make_agent(method, settings, shape, ACTION, seed=seed)
 
     return make
 
@@ -36,7 +36,9 @@ def make_batch():
         action = 2 * torch.rand(size, ACTION, generator=generator) - 1
         batch = Batch(observations(), action, column(), column(), observations())
         extra = OneStep(column(), column(), observations())
-        return batch._replace(one_step=extra) if one_step else batch
+        actions = 2 * torch.rand(size, WINDOW, ACTION, generator=generator) - 1
+        window = Window(actions, observations(), None)  # for taco; others ignore it
+        return batch._replace(one_step=extra if one_step else None, window=window)
 
     return make
 
@@ -53,6 +55,8 @@ def parameters_by_part():
             "critic": [*parts.readouts.of("critic"), *parts.critic.parameters()],
             "target": [*parts.readouts.of("target"), *parts.target.parameters()],
         }
+        if any(True for _ in parts.tokens.parameters()):
+            groups["tokens"] = parts.tokens.parameters()
         if objective is not None:
             groups["projection"] = parts.readouts.of("projection")
             groups["norm"] = parts.norm.parameters()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from revbis.agents import methods
+from revbis.objectives import OBJECTIVES
 
 torch.set_num_threads(1)
 MODES = ["joint", "alternating", "balanced"]
@@ -27,7 +28,8 @@ def test_every_parameter_is_in_one_optimiser_and_the_targets_in_none(make_agent,
         for group in adam.param_groups
         for parameter in group["params"]
     )
-    encoder = {id(p) for p in agent.parts.encoder.parameters()}
+    parts = agent.parts
+    encoder = {id(p) for p in [*parts.encoder.parameters(), *parts.tokens.parameters()]}
     target = {id(p) for p in [*agent.parts.readouts.of("target"), *agent.parts.target.parameters()]}
     twice = method != "drqv2" and mode == "alternating"
     for parameter in all_parameters(agent):
@@ -61,7 +63,8 @@ def test_optimisers_have_their_learning_rates(make_agent):
 @pytest.mark.parametrize("method", methods())
 def test_critic_step_alone_trains_encoder_and_critic(make_agent, make_batch, changed, method):
     agent = make_agent(method, "alternating")
-    assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == {"encoder", "critic"}
+    wanted = {"encoder", "critic"} | ({"tokens"} if method == "taco" else set())
+    assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == wanted
 
 
 @pytest.mark.parametrize("mode", ["joint", "balanced"])
@@ -70,14 +73,14 @@ def test_shared_critic_step_trains_everything_of_the_objective(
     make_agent, make_batch, changed, method, mode
 ):
     agent = make_agent(method, mode)
-    wanted = {"encoder", "critic", "projection"}
+    wanted = {"encoder", "critic", "projection"} | ({"tokens"} if method == "taco" else set())
     wanted |= set() if method in WITHOUT_HEADS else {"heads"}
     wanted |= {"raw_c"} if method in WITH_C else set()
     assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == wanted
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", ["drqv2", "simsr-rev"])
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "taco"])
 def test_actor_step_trains_the_actor_and_leaves_no_gradient_elsewhere(
     make_agent, make_batch, changed, method, mode
 ):
@@ -92,10 +95,11 @@ def test_actor_step_trains_the_actor_and_leaves_no_gradient_elsewhere(
     actor = {id(p) for p in [*agent.parts.readouts.of("actor"), *agent.parts.policy.parameters()]}
     for parameter in all_parameters(agent):
         assert (parameter.grad is not None) == (id(parameter) in actor)
-    assert all(p.requires_grad for p in agent.parts.critic.parameters())
+    read = [*agent.parts.critic.parameters(), *agent.parts.tokens.parameters()]
+    assert all(p.requires_grad for p in read)
 
 
-@pytest.mark.parametrize("method", methods()[1:])
+@pytest.mark.parametrize("method", OBJECTIVES)
 def test_objective_step_trains_phi_psi_and_c(make_agent, make_batch, changed, method):
     agent = make_agent(method, "alternating")
     wanted = {"encoder", "projection"}

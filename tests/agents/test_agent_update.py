@@ -22,6 +22,9 @@ CASES = [
     ("mico-rev-pairs", "balanced"),
     ("zp", "joint"),
     ("deepmdp", "alternating"),
+    ("taco", "joint"),
+    ("taco", "alternating"),
+    ("taco", "balanced"),
 ]
 
 
@@ -114,7 +117,7 @@ def test_losses_always_and_metrics_when_asked(make_agent, make_batch, method, mo
         assert torch.isfinite(value)
     assert ("objective/representation_loss" in few) == (method != "drqv2")
     assert ("objective/gradient_share" in many) == (method != "drqv2")
-    metric = method not in ("drqv2", "zp", "deepmdp")
+    metric = method not in ("drqv2", "taco", "zp", "deepmdp")
     assert ("objective/c" in many) == metric and "objective/c" not in few
     assert ("objective/distance_q50" in many) == metric
 
@@ -286,7 +289,9 @@ def test_what_an_agent_cannot_be_made_of(make_agent):
 
 
 @pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
-@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc", "deepmdp"])
+@pytest.mark.parametrize(
+    "method", ["drqv2", "simsr-rev", "energy-rev-full", "dbc", "deepmdp", "taco"]
+)
 def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):

@@ -224,6 +224,19 @@ def shifted():
     return buffers[0], plain
 
 
+@pytest.mark.parametrize(("shift", "draws"), [("sequence", 1), ("image", 4)])
+def test_steps_can_be_named_and_named_twice(shifted, shift, draws):
+    replay, plain = shifted
+    generator = np.random.Generator(np.random.PCG64(3))
+    positions = generator.integers(8, size=40)
+    wanted = generator.integers(-2, 3, size=(40, draws, 2)).repeat(4 // draws, axis=1)
+    got = replay.sample_sequences(40, 4, shift=shift, at=(0, 0, 4, 1))
+    assert got.action.shape == (40, 4, 1) and got.obs.shape == (40, 4, 4, 8, 11)
+    for sequence, position, own in zip(got.obs, positions, wanted, strict=True):
+        for image, step, one in zip(sequence, (0, 0, 4, 1), own, strict=True):
+            np.testing.assert_array_equal(shifts_of([image], plain[position, step], 2), [one])
+
+
 @pytest.mark.parametrize(("shift", "draws"), [("sequence", 1), ("image", 5)])
 def test_images_are_shifted_alike_in_a_sequence_or_each_on_its_own(shifted, shift, draws):
     """After the positions come the shifts, one for a sequence or one for an image."""
@@ -321,8 +334,11 @@ def test_sampling_sequences_leaves_no_trace_but_the_generators():
         ({"batch_size": "x"}, "batch_size must be a whole number, got 'x'"),
         (
             {"batch_size": 500_000},
-            r"batch_size · \(length \+ 1\) must be at most 1,000,000, got 1500000",
+            r"batch_size · images in a sequence must be at most 1,000,000, got 1500000",
         ),
+        ({"at": []}, "at must name at least one step; use None for all of them"),
+        ({"at": [0, 3]}, "a step of at must be at most 2, got 3"),
+        ({"at": ["0"]}, "a step of at must be a whole number, got '0'"),
         ({"shift": "sequnce"}, "shift must be one of sequence, image, got 'sequnce'; did you mean"),
         ({"shift": 4}, "shift must be one of sequence, image, got 4"),
         (

@@ -53,7 +53,7 @@ def update(
     float32, whatever the precision of the update.
 
     Args:
-        method: drqv2 or an objective.
+        method: An agent or an objective.
         mode: joint, alternating or balanced.
         preset: Sizes of the networks.
         batch: Transitions per batch; by default the preset's.
@@ -95,7 +95,7 @@ def sharing(
     time, which excludes other programs. For a sweep on two cores `kept` should be at least 0.7.
 
     Args:
-        method: drqv2 or an objective.
+        method: An agent or an objective.
         preset: Sizes of the networks.
         batch: Transitions per batch.
         pixels: Side of the images.
@@ -125,7 +125,7 @@ def train(
 
     Args:
         task: The task.
-        method: drqv2 or an objective.
+        method: An agent or an objective.
         preset: The preset.
         frames: Frames to train for; updates start after the first tenth, which is random.
         threads: CPU threads; by default all that are available to this process.

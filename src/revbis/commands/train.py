@@ -1,4 +1,4 @@
-"""Trains DrQ-v2, alone or with a bisimulation objective."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or TACO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from revbis.system.json_lines import Record
     from revbis.training.progress import Status
 
-_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
@@ -164,6 +164,7 @@ def _on_training(record: Record) -> str:
 
 
 def _list() -> None:
+    from revbis.agents.registry import agents
     from revbis.envs import task_names
     from revbis.envs.custom import SUITE as OWN
     from revbis.envs.suites import SUITES
@@ -173,7 +174,10 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective:")
+    print("methods:")
+    for agent in agents():
+        print(f"  {agent.name:<17} {agent.description}")
+    print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
     print("tasks:")

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from revbis.replay.batch import Batch, OneStep, Sequences
+    from revbis.replay.batch import Batch, OneStep, Sequences, Window
     from revbis.replay.buffer import Replay
 
-__all__ = ["Batch", "OneStep", "Replay", "Sequences"]
-_HOMES = {"Batch": "batch", "OneStep": "batch", "Replay": "buffer", "Sequences": "batch"}
+__all__ = ["Batch", "OneStep", "Replay", "Sequences", "Window"]
+_HOMES = dict.fromkeys(("Batch", "OneStep", "Sequences", "Window"), "batch") | {"Replay": "buffer"}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,20 @@ class OneStep(NamedTuple):
     next_obs: Tensor
 
 
+class Window(NamedTuple):
+    """The first K steps of the same transitions.
+
+    Attributes:
+        action: The actions taken at obs and after it, float32 [B, K, A].
+        obs: The batch's obs with another random shift.
+        next_obs: The observation K steps on; None where that is the batch's next_obs.
+    """
+
+    action: Tensor
+    obs: Tensor
+    next_obs: Tensor | None
+
+
 class Batch(NamedTuple):
     """Transitions of up to n steps, on the CPU, in memory of their own.
 
@@ -31,6 +45,7 @@ class Batch(NamedTuple):
             [B].
         next_obs: The observation m steps on, shaped like obs.
         one_step: The first step alone, if the buffer was asked for it.
+        window: The first K steps, if the agent has taken the batch from sequences.
     """
 
     obs: Tensor
@@ -39,6 +54,7 @@ class Batch(NamedTuple):
     discount: Tensor
     next_obs: Tensor
     one_step: OneStep | None = None
+    window: Window | None = None
 
 
 class Sequences(NamedTuple):
@@ -48,7 +64,7 @@ class Sequences(NamedTuple):
 
     Attributes:
         obs: uint8 [B, T + 1, stack·C, H, W], the oldest frame of a stack first; float32
-            [B, T + 1, stack·D] for vectors.
+            [B, T + 1, stack·D] for vectors. Fewer or more than T + 1 where steps were named.
         action: float32 [B, T, A].
         reward: Of single steps, float32 [B, T].
         discount: The environment's, without γ: 0 at a termination, float32 [B, T].

@@ -14,8 +14,8 @@ from revbis import checks
 from revbis.replay.batch import Batch, OneStep, Sequences
 from revbis.replay.kernels import Ints, n_step_returns
 from revbis.replay.observations import observe
-from revbis.replay.queue import StartQueue, has_whole_stack
-from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit, gather_sequences
+from revbis.replay.queue import StartQueue, find_starts
+from revbis.replay.sequences import SequenceStarts, ShiftUnit, Steps, Views, gather_sequences
 from revbis.replay.state import FORMAT, check_state
 from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
 
@@ -234,7 +234,9 @@ class Replay:
         """
         return len(self._sequences.queue(length, self._written))
 
-    def sample_sequences(self, batch_size: int, length: int, *, shift: ShiftUnit) -> Sequences:
+    def sample_sequences(
+        self, batch_size: int, length: int, *, shift: ShiftUnit, at: Steps | None = None
+    ) -> Sequences:
         """Sequences of consecutive steps within an episode, drawn uniformly, with replacement.
 
         The first draw of a length looks through all records once. Every later one costs the same
@@ -245,35 +247,33 @@ class Replay:
             length: Steps in each.
             shift: What gets a random shift of its own: a "sequence", the same for all its images,
                 or each "image".
+            at: Steps whose observations are wanted, 0 to length; one that is named twice comes
+                twice, each "image" shifted by itself. None for all of them, once each.
 
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
         batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
-        checks.choice(shift, SHIFT_UNITS, "shift")
-        count = self.count_sequences(length)
-        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, _LARGEST_BATCH)
-        if not count:
-            raise ValueError(
-                f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
-                "has no such sequence; add a longer episode before, or use a smaller length"
-            )
+        count = self._sequences.count(length, self._written)
+        images = batch_size * len(Views.checked(shift, at, length).steps)
+        checks.whole(images, "batch_size · images in a sequence", 1, _LARGEST_BATCH)
         with self._timed():
             positions = self._generator.integers(count, size=batch_size)
-            return self.gather_sequences(positions, length, shift=shift)
+            return self.gather_sequences(positions, length, shift=shift, at=at)
 
-    def gather_sequences(self, positions: Ints, length: int, *, shift: ShiftUnit) -> Sequences:
+    def gather_sequences(
+        self, positions: Ints, length: int, *, shift: ShiftUnit, at: Steps | None = None
+    ) -> Sequences:
         """The sequences at positions of their queue: 0 is the oldest, count − 1 the newest.
 
         Raises:
             IndexError: If a position is not below count_sequences(length).
             ValueError: If positions are no 1-D integers, or another argument is out of range.
         """
-        alike = checks.choice(shift, SHIFT_UNITS, "shift") == "sequence"
         index = self._sequences.queue(length, self._written).at(positions)
-        draws, images = (len(index), length + 1) if alike else (len(index) * (length + 1), 1)
-        shifts = np.repeat(self._draw_shifts(draws), images, axis=0)
-        return gather_sequences(self._ring, index, length, self.stack, shifts)
+        views = Views.checked(shift, at, length)
+        shifts = self._draw_shifts(len(index) * views.shifts)
+        return gather_sequences(self._ring, index, length, views, self.stack, shifts)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
@@ -375,17 +375,13 @@ class Replay:
 
     def _find_starts(self) -> None:
         """Fills the queue from the records alone."""
-        ages = self._ring.columns["age"]
-        index = np.arange(self.oldest, self._written)
-        age = ages[index % len(ages)]
-        goes_on = np.append(age[1:] > 0, False)
-        whole_stack = has_whole_stack(index, self.oldest, ages, self.stack)
-        ready = np.ones(len(index), bool)
+        ages, newest = self._ring.columns["age"], self._written - 1
+        starts = find_starts(self.oldest, self._written, ages, self.stack)
         if self._running:
-            first = self._written - 1 - int(age[-1])
+            first = newest - int(ages[newest % len(ages)])
             self._waiting = max(first, self._written - self.n_step)
-            ready = index < self._waiting
-        self._starts.replace(index[goes_on & whole_stack & ready])
+            starts = starts[starts < self._waiting]
+        self._starts.replace(starts)
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -75,3 +75,18 @@ def has_whole_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> 
     back = np.minimum(ages[index % len(ages)], stack - 1)
     whole: NDArray[np.bool_] = index - back >= oldest
     return whole
+
+
+def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:
+    """The records that are not the last of their episode and have their whole stack.
+
+    Args:
+        oldest: The oldest record whose frame is there.
+        written: How many records were ever written.
+        ages: Steps since the episode's first frame, by slot of the ring.
+        stack: Frames in an observation.
+    """
+    index = np.arange(oldest, written)
+    goes_on = np.append(ages[index[1:] % len(ages)] > 0, False)[: len(index)]
+    starts: Ints = index[goes_on & has_whole_stack(index, oldest, ages, stack)]
+    return starts

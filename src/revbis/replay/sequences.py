@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from revbis.replay.storage import Ring
 
 ShiftUnit = Literal["sequence", "image"]
+Steps = Sequence[int]
 SHIFT_UNITS = ("sequence", "image")
 _MOST_LENGTHS = 8
 
@@ -68,6 +70,20 @@ class SequenceStarts:
             del self._queues[next(iter(self._queues))]
         return queue
 
+    def count(self, length: int, written: int) -> int:
+        """How many sequences of this length there are to draw from.
+
+        Raises:
+            ValueError: If there are none, or the length is out of range.
+        """
+        count = len(self.queue(length, written))
+        if not count:
+            raise ValueError(
+                f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
+                "has no such sequence; add a longer episode before, or use a smaller length"
+            )
+        return count
+
     def dismiss(self, oldest: int) -> None:
         """Takes out the starts whose stacks begin before the record `oldest`."""
         for queue in self._queues.values():
@@ -97,20 +113,53 @@ class SequenceStarts:
         return queue
 
 
-def gather_sequences(ring: Ring, starts: Ints, length: int, stack: int, shifts: Ints) -> Sequences:
+class Views(NamedTuple):
+    """The images of a sequence.
+
+    Attributes:
+        steps: The steps whose observations are wanted, [S].
+        shifts: Random shifts of a sequence: 1 for all images, or one for each.
+    """
+
+    steps: Ints
+    shifts: int
+
+    @classmethod
+    def checked(cls, shift: ShiftUnit, at: Steps | None, length: int) -> Views:
+        """Of a sequence of this length; all length + 1 steps where none are named.
+
+        Raises:
+            ValueError: If a step is not in the sequence, or the unit is unknown.
+        """
+        alike = checks.choice(shift, SHIFT_UNITS, "shift") == "sequence"
+        steps = np.arange(length + 1)
+        if at is not None:
+            named = [checks.whole(step, "a step of at", 0, length) for step in at]
+            steps = np.array(named, np.int64)
+        if not len(steps):
+            raise ValueError("at must name at least one step; use None for all of them")
+        return cls(steps, 1 if alike else len(steps))
+
+
+def gather_sequences(
+    ring: Ring, starts: Ints, length: int, views: Views, stack: int, shifts: Ints
+) -> Sequences:
     """The sequences that start at these records.
 
     Args:
         ring: The records.
         starts: Where the sequences start, [B].
         length: Steps in each.
+        views: Its images, S of them.
         stack: Frames in an observation.
-        shifts: (dy, dx) of each image, sequence by sequence, [B·(length + 1), 2].
+        shifts: (dy, dx), `views.shifts` of each sequence in turn, [B·shifts, 2].
     """
-    index = starts[:, None] + np.arange(length + 1)
-    obs = observe(ring, index.reshape(-1), stack, shifts)
-    slots = index[:, 1:] % ring.layout.capacity  # an action is stored with what came of it
+    seen = starts[:, None] + views.steps
+    shifts = np.repeat(shifts, len(views.steps) // views.shifts, axis=0)
+    obs = observe(ring, seen.reshape(-1), stack, shifts)
+    # An action is stored with what came of it.
+    slots = (starts[:, None] + np.arange(1, length + 1)) % ring.layout.capacity
     action, reward, discount = (
         torch.from_numpy(ring.columns[name][slots]) for name in ("action", "reward", "discount")
     )
-    return Sequences(obs.reshape(*index.shape, *obs.shape[1:]), action, reward, discount)
+    return Sequences(obs.reshape(*seen.shape, *obs.shape[1:]), action, reward, discount)

@@ -20,11 +20,12 @@ from revbis.agents.drqv2.inputs import (
     check_batch,
     check_observation,
     check_observations,
+    check_state,
 )
-from revbis.agents.drqv2.parts import Following, Parts, load_moments
+from revbis.agents.drqv2.parts import Following, Parts, load_moments, make_parts
 from revbis.agents.drqv2.work import parts_of_the_work
 from revbis.agents.networks import linear_schedule, noisy_action
-from revbis.objectives import Objective, ObjectiveOutput, simsr_distance
+from revbis.objectives import simsr_distance
 from revbis.system.processor import check_bfloat16
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from revbis.agents.drqv2.auxiliary import Auxiliary, AuxiliaryOutput
     from revbis.agents.drqv2.settings import DrQV2Settings
     from revbis.agents.protocol import Metrics, Stopwatch
     from revbis.replay import Batch, Replay
@@ -74,13 +76,16 @@ class DrQV2:
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
-            self.parts = Parts(self.observation_shape, action_size, settings, self.device)
+            self.parts = self._make_parts()
         self.optimisers = self.parts.make_optimisers(settings)
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
-        self._shared = settings.objective is not None and settings.mode != "alternating"
-        self._one_step = settings.one_step
+        self._shared = self.parts.objective is not None and settings.mode != "alternating"
+        self._one_step, self._method = settings.one_step, settings.objective or "drqv2"
         self.stopwatch: Stopwatch = lambda _: nullcontext()
+
+    def _make_parts(self) -> Parts:
+        return make_parts(self.observation_shape, self.action_size, self.settings, self.device)
 
     def deviation(self, step: int) -> float:
         """Standard deviation of the noise at an agent step."""
@@ -185,18 +190,18 @@ class DrQV2:
 
     def _critic_step(
         self, batch: Batch, deviation: float, with_metrics: bool = False
-    ) -> tuple[Tensor, Metrics, ObjectiveOutput | None]:
+    ) -> tuple[Tensor, Metrics, AuxiliaryOutput | None]:
         """Updates encoder and critic; in joint and balanced mode together with the objective."""
         parts, out = self.parts, None
         with self._precision():
             with self.stopwatch("targets"):
                 target_q, following = self._targets(batch, deviation)
-            features = parts.encoder(batch.obs)
+            features = self._encode(batch.obs)
             reads = ("critic", "projection") if self._shared else ("critic",)
             outputs = parts.readouts(features, *reads)
             # Gradients stop at the readouts first: there the two losses are told apart.
             ends = [output.detach().requires_grad_() for output in outputs]
-            q1, q2 = parts.critic(ends[0], batch.action)
+            q1, q2 = parts.critic(ends[0], parts.tokens(batch.action))
         loss = functional.mse_loss(q1, target_q) + functional.mse_loss(q2, target_q)
         critic_loss = loss.detach()
         if parts.objective is not None and following is not None:
@@ -236,12 +241,12 @@ class DrQV2:
     def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Following | None]:
         """The critic's targets, [B], and what follows where the objective shares the pass."""
         parts = self.parts
-        features = parts.encoder(batch.next_obs)
+        features = self._encode(batch.next_obs)
         both = self._shared and not self._one_step  # critic and objective use the same next states
         reads = ("projection", "actor", "target") if both else ("actor", "target")
         *z, actor, critic = parts.readouts(features, *reads)
         action = self._noisy(parts.policy(actor), deviation)
-        q1, q2 = parts.target(critic, action)
+        q1, q2 = parts.target(critic, parts.tokens(action))
         target_q = batch.reward + batch.discount * torch.minimum(q1, q2)
         if not self._shared:
             return target_q, None
@@ -256,7 +261,7 @@ class DrQV2:
             before_tanh = parts.policy.logits(parts.readouts(features, "actor")[0])
             action = self._noisy(torch.tanh(before_tanh), deviation)
             with parts.frozen_critic():
-                q1, q2 = parts.critic(readout, action)
+                q1, q2 = parts.critic(readout, parts.tokens(action))
         loss = -torch.minimum(q1, q2).mean()
         metrics = {"actor_loss": loss.detach()}
         if penalty:
@@ -268,8 +273,8 @@ class DrQV2:
         return metrics
 
     def _objective_step(
-        self, batch: Batch, objective: Objective, deviation: float
-    ) -> ObjectiveOutput:
+        self, batch: Batch, objective: Auxiliary, deviation: float
+    ) -> AuxiliaryOutput:
         """Updates φ, ψ and c, with a separate encoder pass."""
         with self._precision():
             following = self._following(batch, deviation)
@@ -287,11 +292,11 @@ class DrQV2:
     def _compare(
         self,
         batch: Batch,
-        objective: Objective,
+        objective: Auxiliary,
         z: Tensor,
         following: Following,
         policy_action: Tensor | None,
-    ) -> ObjectiveOutput:
+    ) -> AuxiliaryOutput:
         reward, discount = batch.reward, batch.discount
         if self._one_step and batch.one_step is not None:
             reward, discount = batch.one_step.reward, batch.one_step.discount
@@ -305,7 +310,7 @@ class DrQV2:
 
     @torch.no_grad()
     def _policy_action(
-        self, features: Tensor, objective: Objective, deviation: float
+        self, features: Tensor, objective: Auxiliary, deviation: float
     ) -> Tensor | None:
         """The current policy's actions at these features, if the objective uses them."""
         if "policy_action" not in objective.policy_actions:
@@ -324,6 +329,10 @@ class DrQV2:
         if objective is None or "next_policy_action" not in objective.policy_actions:
             return Following(next_z, None)
         return Following(next_z, self._noisy(self._mean_action(features), deviation))
+
+    def _encode(self, observations: Tensor) -> Tensor:
+        features: Tensor = self.parts.encoder(observations)
+        return features
 
     def _mean_action(self, features: Tensor) -> Tensor:
         mean: Tensor = self.parts.policy(self.parts.readouts(features, "actor")[0])
@@ -359,7 +368,7 @@ class DrQV2:
         As in PyTorch, the tensors are not copies: save or copy them before training continues.
         """
         return {
-            "method": self.settings.objective or "drqv2",
+            "method": self._method,
             "mode": self.settings.mode,
             "networks": {name: part.state_dict() for name, part in self.parts.modules().items()},
             "optimisers": {name: adam.state_dict() for name, adam in self.optimisers.items()},
@@ -373,13 +382,7 @@ class DrQV2:
         Raises:
             ValueError: If the state is of another method or mode, or does not fit this agent.
         """
-        if not isinstance(state, dict):
-            raise ValueError(f"the state must be a dict, as state_dict returns, got {state!r:.80}")
-        own = {"method": self.settings.objective or "drqv2", "mode": self.settings.mode}
-        for name, expected in own.items():
-            value = state.get(name)
-            if not isinstance(value, str) or value != expected:
-                raise ValueError(f"the state's {name} must be {expected!r}, got {value!r:.80}")
+        check_state(state, method=self._method, mode=self.settings.mode)
         try:
             self._load(state)
         except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)

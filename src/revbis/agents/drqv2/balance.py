@@ -9,8 +9,8 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from revbis.agents.drqv2.auxiliary import AuxiliaryOutput
     from revbis.agents.protocol import Metrics
-    from revbis.objectives import ObjectiveOutput
 
 
 @torch.no_grad()
@@ -62,14 +62,10 @@ def feature_gradients(
     return gradients, gradient_share(critic, objective)
 
 
-def objective_metrics(out: ObjectiveOutput, every: bool) -> Metrics:
+def objective_metrics(out: AuxiliaryOutput, every: bool) -> Metrics:
     """The losses of an objective, or every metric of it, under its name."""
-    metrics = {"representation_loss": out.representation_loss.detach()}
-    if out.coefficient_loss is not None:
-        metrics["coefficient_loss"] = out.coefficient_loss.detach()
-    if every:
-        metrics = out.metrics
-    return {f"objective/{name}": value for name, value in metrics.items()}
+    metrics = out.metrics if every else out.losses
+    return {f"objective/{name}": value.detach() for name, value in metrics.items()}
 
 
 class StepSizes:

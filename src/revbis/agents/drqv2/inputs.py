@@ -10,7 +10,7 @@ from torch import Tensor
 
 from revbis import checks
 from revbis.agents.drqv2.settings import DrQV2Settings
-from revbis.replay import Batch, OneStep
+from revbis.replay import Batch, OneStep, Window
 
 Shape = tuple[int, ...]
 _LARGEST = 65_536
@@ -84,7 +84,6 @@ def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.devi
     if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in tensors):
         raise ValueError("every part of a batch must be a tensor with one entry per transition")
     size = len(batch.obs)
-    dtype = getattr(torch, _number_type(shape))
     observations = [("obs", batch.obs), ("next_obs", batch.next_obs)]
     one_step = batch.one_step
     columns = [("reward", batch.reward), ("discount", batch.discount)]
@@ -92,14 +91,45 @@ def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.devi
         observations.append(("one_step.next_obs", one_step.next_obs))
         columns += [("one_step.reward", one_step.reward), ("one_step.discount", one_step.discount)]
     for name, tensor in observations:
-        if tensor.shape != (size, *shape) or tensor.dtype != dtype:
-            raise ValueError(
-                f"{name} must be {dtype} {[size, *shape]}, got {tensor.dtype} {list(tensor.shape)}"
-            )
+        _check_images(tensor, (size, *shape), name)
     _check_floats(batch.action, (size, action_size), "action")
     for name, tensor in columns:
         _check_floats(tensor, (size,), name)
+    if batch.window is not None:
+        _check_window(batch.window, (size, *shape), action_size)
     return _moved(batch, device)
+
+
+def _check_window(window: object, shape: Shape, action_size: int) -> None:
+    """Refuses a window that does not belong to a batch with observations of this shape."""
+    if not isinstance(window, Window):
+        raise ValueError(f"window must be a Window or None, got {window!r:.80}")
+    next_obs = window.obs if window.next_obs is None else window.next_obs
+    if not all(isinstance(each, Tensor) for each in (window.action, window.obs, next_obs)):
+        raise ValueError("every part of a window must be a tensor; next_obs may be None")
+    steps = window.action.shape[1] if window.action.ndim > 1 else 1
+    _check_floats(window.action, (shape[0], steps, action_size), "window.action")
+    _check_images(window.obs, shape, "window.obs")
+    _check_images(next_obs, shape, "window.next_obs")
+
+
+def _check_images(tensor: Tensor, shape: Shape, name: str) -> None:
+    """Refuses observations that are not of this shape, with its type."""
+    dtype = getattr(torch, _number_type(shape[1:]))
+    if tensor.shape != shape or tensor.dtype != dtype:
+        raise ValueError(
+            f"{name} must be {dtype} {list(shape)}, got {tensor.dtype} {list(tensor.shape)}"
+        )
+
+
+def check_state(state: object, **names: str) -> None:
+    """Refuses anything but a state with these names in it."""
+    if not isinstance(state, dict):
+        raise ValueError(f"the state must be a dict, as state_dict returns, got {state!r:.80}")
+    for name, expected in names.items():
+        value = state.get(name)
+        if not isinstance(value, str) or value != expected:
+            raise ValueError(f"the state's {name} must be {expected!r}, got {value!r:.80}")
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
@@ -108,8 +138,12 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
     one_step = batch.one_step
     if one_step is not None:
         one_step = one_step._replace(**_on(device, one_step._asdict()))
-    tensors = {name: value for name, value in batch._asdict().items() if name != "one_step"}
-    return batch._replace(one_step=one_step, **_on(device, tensors))
+    window = batch.window
+    if window is not None:
+        there = {name: each for name, each in window._asdict().items() if each is not None}
+        window = window._replace(**_on(device, there))
+    tensors = {name: batch._asdict()[name] for name in Batch._fields[:5]}
+    return batch._replace(one_step=one_step, window=window, **_on(device, tensors))
 
 
 def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Any]:

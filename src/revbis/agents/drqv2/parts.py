@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -12,11 +13,12 @@ from torch.optim import Adam
 
 from revbis.agents.linear import Readouts
 from revbis.agents.networks import PixelEncoder, Policy, TwinQ, VectorEncoder
-from revbis.objectives import Objective, make_objective
+from revbis.objectives import make_objective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from revbis.agents.drqv2.auxiliary import Auxiliary
     from revbis.agents.drqv2.settings import DrQV2Settings
 
 _FUSED = ("cpu", "cuda")  # devices with a fused Adam
@@ -38,8 +40,18 @@ class Parts:
         policy: The rest of the actor.
         critic: The rest of the critic.
         target: The target critic, a slowly moving copy.
+        tokens: What the critics read of an action: by default the action itself.
         norm: What follows φ's projection: LayerNorm with `encoder_norm`, else nothing.
-        objective: The bisimulation objective with its heads, or None.
+        objective: The loss with its heads that trains the encoder too, or None.
+
+    Args:
+        observation_shape: (C, H, W) of images, or (D,) of vectors.
+        action_size: Dimension of an action.
+        settings: Sizes and rates.
+        device: Where the networks are.
+        objective: Makes the objective, if there is one.
+        tokens: Maps actions to tokens, [B, A] → [B, T]; None for the actions themselves.
+        token_size: T; None for A.
     """
 
     def __init__(
@@ -48,6 +60,9 @@ class Parts:
         action_size: int,
         settings: DrQV2Settings,
         device: torch.device,
+        objective: Callable[[], Auxiliary] | None = None,
+        tokens: nn.Module | None = None,
+        token_size: int | None = None,
     ) -> None:
         s = settings
         self.encoder: PixelEncoder | VectorEncoder
@@ -59,26 +74,25 @@ class Parts:
         # actor and target, so these are adjacent.
         widths = {"critic": s.feature_dim, "projection": s.latent_dim}
         widths |= {"actor": s.feature_dim, "target": s.feature_dim}
-        if s.objective is None:
+        if objective is None:
             del widths["projection"]
         self.readouts = Readouts(self.encoder.size, widths, device)
         self.readouts.draw("critic", "actor")
         self.policy = Policy(s.feature_dim, s.hidden, action_size).to(device)
-        self.critic = TwinQ(s.feature_dim, s.hidden, action_size).to(device)
+        self.tokens = nn.Identity() if tokens is None else tokens.to(device)
+        self.critic = TwinQ(s.feature_dim, s.hidden, token_size or action_size).to(device)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         for critic, target in zip(
             *(self.readouts.of(n) for n in ("critic", "target")), strict=True
         ):
             target.requires_grad_(False).copy_(critic.detach())
-        self.objective: Objective | None = None
+        self.objective: Auxiliary | None = None
         self.norm: nn.Module = nn.Identity()
-        if s.objective is not None:  # drawn last, so that it does not change the others
+        if objective is not None:  # drawn last, so that it does not change the others
             self.readouts.draw("projection")
             if s.encoder_norm:
                 self.norm = nn.LayerNorm(s.latent_dim).to(device)
-            self.objective = make_objective(
-                s.objective, s.latent_dim, action_size, **s.objective_options
-            ).to(device)
+            self.objective = objective().to(device)
         if s.compile:
             networks = (self.encoder, self.policy, self.critic, self.target, self.objective)
             for network in networks:
@@ -94,9 +108,9 @@ class Parts:
         ]
 
     def make_optimisers(self, settings: DrQV2Settings) -> dict[str, Adam]:
-        """Every parameter is in exactly one; in alternating mode the encoder's are in two."""
+        """Each parameter is in one; alternating, those of encoder and tokens are in two."""
         s = settings
-        encoder: list[Tensor] = list(self.encoder.parameters())
+        encoder: list[Tensor] = [*self.encoder.parameters(), *self.tokens.parameters()]
         critic = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
         groups = {"critic": critic}
         actor = [*self.readouts.of("actor"), *self.policy.parameters()]
@@ -123,25 +137,41 @@ class Parts:
 
     @contextmanager
     def frozen_critic(self) -> Iterator[None]:
-        """Within the context, the critic's parameters get no gradient."""
-        self.critic.requires_grad_(False)
+        """Within the context, parameters of critic and tokens get no gradient."""
+        for network in (self.critic, self.tokens):
+            network.requires_grad_(False)
         try:
             yield
         finally:
-            self.critic.requires_grad_(True)
+            for network in (self.critic, self.tokens):
+                network.requires_grad_(True)
 
-    def modules(self) -> dict[str, nn.Module | Objective]:
-        """The networks by name."""
-        modules: dict[str, nn.Module | Objective] = {
+    def modules(self) -> dict[str, nn.Module | Auxiliary]:
+        """The networks by name; without the tokens where they are the actions."""
+        modules: dict[str, nn.Module | Auxiliary] = {
             "encoder": self.encoder,
             "readouts": self.readouts,
             "policy": self.policy,
             "critic": self.critic,
             "target": self.target,
         }
-        if self.objective is not None:
-            modules["objective"] = self.objective
-        return modules | ({"norm": self.norm} if isinstance(self.norm, nn.LayerNorm) else {})
+        optional = {"tokens": self.tokens, "norm": self.norm}
+        modules |= {n: part for n, part in optional.items() if not isinstance(part, nn.Identity)}
+        return modules if self.objective is None else modules | {"objective": self.objective}
+
+
+def make_parts(
+    observation_shape: tuple[int, ...],
+    action_size: int,
+    settings: DrQV2Settings,
+    device: torch.device,
+) -> Parts:
+    """The networks of DrQ-v2, with the objective that its settings name."""
+    s, make = settings, None
+    if s.objective is not None:
+        sizes = (s.latent_dim, action_size)
+        make = partial(make_objective, s.objective, *sizes, **s.objective_options)
+    return Parts(observation_shape, action_size, s, device, make)
 
 
 def load_moments(adam: Adam, moments: dict[int, dict[str, Tensor]]) -> None:
