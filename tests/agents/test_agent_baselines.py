@@ -8,8 +8,9 @@ import torch
 from tests.agents.test_agent_twin import Twin, compare
 from torch.nn import functional
 
-from revbis.agents import DrQV2Settings, methods, resolve
+from revbis.agents import DrQV2Settings, resolve
 from revbis.config import Config
+from revbis.objectives import OBJECTIVES
 from revbis.presets import PRESETS, preset_config
 
 torch.set_num_threads(1)
@@ -73,7 +74,7 @@ def test_fast_update_is_the_textbooks(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", methods()[1:])
+@pytest.mark.parametrize("method", OBJECTIVES)
 def test_every_objective_sees_a_normed_phi(make_agent, make_batch, changed, method, mode):
     """The norm is the objective's alone, like the projection; fresh, it has mean 0, variance 1."""
     agent = make_agent(method, mode, encoder_norm=True)
