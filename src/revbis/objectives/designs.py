@@ -66,7 +66,7 @@ class Design:
     def description(self) -> str:
         """The design in one short line."""
         if self.released:
-            return f"{self.distance}-rev as the authors' released code computes it"
+            return f"{self.distance}-rev with the loss of the authors' released code"
         compared = "pairs" if self.state_action else "states"
         weights = "(1−c, c)" if self.adaptive else "(1, γ)"
         name = _DISTANCES[self.distance]
