@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,6 +139,22 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, tmp_path, 1, interrupt)
     assert read_cell(first, tmp_path) is not None and read_cell(second, tmp_path) is None
+
+
+def test_an_interruption_waits_until_workers_have_started(tmp_path: Path, monkeypatch) -> None:
+    """A worker that starts while its parent leaves would print a traceback."""
+    launch = ProcessPoolExecutor._spawn_process
+    started = []
+
+    def interrupted_launch(pool: ProcessPoolExecutor) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        launch(pool)
+        started.append(pool)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_spawn_process", interrupted_launch)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(plan(["rooms"], ["simsr"], 2, 5, TINY), tmp_path, 2, quiet)
+    assert len(started) == 2
 
 
 @pytest.mark.slow

@@ -90,9 +90,10 @@ def run_cells(
     workers = min(workers, len(cells))
     problems: dict[Cell, str] = {}
     with _pool(context, workers, counter, stop) as pool:
-        waiting: dict[Future[str | None], Cell] = {
-            pool.submit(_work, cell, out, cost): cell for cell, cost in cells.items()
-        }
+        with _deaf_to_interrupts():
+            waiting: dict[Future[str | None], Cell] = {
+                pool.submit(_work, cell, out, cost): cell for cell, cost in cells.items()
+            }
         count = len(waiting)
         while waiting:
             done, _ = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
@@ -103,6 +104,27 @@ def run_cells(
                     problems[cell] = problem
             show(f"{count - len(waiting)} of {count} cells", counter.value)
     return problems
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Holds Ctrl-C back while workers start: one whose parent leaves before would print an error.
+
+    Workers stay deaf to it: their end is that of the process above.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone can be interrupted
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # workers inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
