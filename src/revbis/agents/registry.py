@@ -10,11 +10,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.agents.tdmpc.presets import presets as tdmpc_presets
+from revbis.agents.tdmpc.settings import TDMPCSettings
 from revbis.objectives.registry import OBJECTIVES, check_name
 from revbis.system.factories import load_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from revbis.agents.protocol import Agent
     from revbis.agents.settings import AgentSettings
@@ -28,13 +30,18 @@ class AgentEntry:
         name: Name of the agent.
         settings: The class of its settings.
         builder: "module:function" that builds it; imported on first use, with torch.
+        description: What it is, in a few words.
         objectives: Whether it accepts an objective, in a field `objective` of its settings.
+        presets: By preset, task and observation (pixels or state), the settings that differ for
+            this agent, each as value and source; None if none does.
     """
 
     name: str
     settings: type[AgentSettings]
     builder: str
+    description: str = ""
     objectives: bool = False
+    presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
 
     @property
     def flags(self) -> frozenset[str]:
@@ -64,8 +71,21 @@ class Method(NamedTuple):
         return self.agent.settings(**values)
 
 
-_DRQV2 = AgentEntry("drqv2", DrQV2Settings, "revbis.agents.drqv2.agent:DrQV2", objectives=True)
-_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2,)}
+_DRQV2 = AgentEntry(
+    "drqv2",
+    DrQV2Settings,
+    "revbis.agents.drqv2.agent:DrQV2",
+    "DrQ-v2, without an objective",
+    objectives=True,
+)
+_TDMPC = AgentEntry(
+    "tdmpc",
+    TDMPCSettings,
+    "revbis.agents.tdmpc.agent:TDMPC",
+    "TD-MPC: planning in a learned latent space",
+    presets=tdmpc_presets,
+)
+_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _TDMPC)}
 
 
 def register(entry: AgentEntry) -> None:

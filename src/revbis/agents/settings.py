@@ -32,6 +32,11 @@ class AgentSettings:
         """Whether batches must also include the one-step transition."""
         return False
 
+    @property
+    def prioritised(self) -> bool:
+        """Whether the replay buffer must draw sequences by priority."""
+        return False
+
     def check(self, observation_shape: Shape, device: str) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
 

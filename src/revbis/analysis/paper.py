@@ -89,7 +89,8 @@ def scale_gaps(config: Config, frames: int) -> list[str]:
         Such as `pixels 48 (84)`; empty at the paper's scale.
     """
     gaps = [] if frames == FRAMES else [f"frames {frames:,} ({FRAMES:,})"]
-    paper = {key: setting.value for key, setting in preset_settings("paper", config.task).items()}
+    settings = preset_settings("paper", config.task, config.method)
+    paper = {key: setting.value for key, setting in settings.items()}
     paper |= {"observation": "pixels", "distractor": None, "state_noise": 0}
     values = config.as_dict()
     for name, value in paper.items():

@@ -48,11 +48,12 @@ def update(
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
     are measured in turns; medians are reported. Joint updates should take less than 1.3 times the
-    bound, alternating ones, which run the encoder twice, less than 2.6 times.
+    bound, alternating ones, which run the encoder twice, less than 2.6 times. For agents that plan,
+    `seconds_per_action` is the time of a plan of the full horizon.
 
     Args:
-        method: drqv2 or an objective.
-        mode: joint, alternating or balanced.
+        method: An agent or an objective.
+        mode: joint, alternating or balanced; for DrQ-v2.
         preset: Sizes of the networks.
         batch: Transitions per batch; by default the preset's.
         pixels: Side of the images; by default the preset's.
@@ -74,7 +75,8 @@ def update(
         repeats=repeats,
         threads=threads,
     )
-    print(json.dumps({"method": method, "mode": mode, "preset": preset, **speed.as_dict()}))
+    about = {"method": method} | ({"mode": mode} if "mode" in config.as_dict() else {})
+    print(json.dumps({**about, "preset": preset, **speed.as_dict()}))
 
 
 def sharing(
@@ -91,7 +93,7 @@ def sharing(
     time, which excludes other programs. For a sweep on two cores `kept` should be at least 0.7.
 
     Args:
-        method: drqv2 or an objective.
+        method: An agent or an objective.
         preset: Sizes of the networks.
         batch: Transitions per batch.
         pixels: Side of the images.
@@ -121,7 +123,7 @@ def train(
 
     Args:
         task: The task.
-        method: drqv2 or an objective.
+        method: An agent or an objective.
         preset: The preset.
         frames: Frames to train for; updates start after the first tenth, which is random.
         threads: CPU threads; by default all that are available to this process.

@@ -1,4 +1,4 @@
-"""Trains DrQ-v2, alone or with a bisimulation objective."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or TD-MPC."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from revbis.agents import AgentSettings
     from revbis.training.progress import Status
 
-_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
@@ -50,7 +50,8 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     if task is None:
         raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
     method = _method(_given(words, "--method"), _given(words, "--objective"))
-    usual = preset_config(_given(words, "--preset") or "cpu", task, method)
+    observation = "state" if _given(words, "--observation") == "state" else "pixels"
+    usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
     flags = tyro.cli(
         _arguments(type(usual.agent)),
         prog=prog,
@@ -156,6 +157,7 @@ def _print_result(config: Config) -> None:
 
 
 def _list() -> None:
+    from revbis.agents.registry import agents
     from revbis.envs import task_names
     from revbis.envs.custom import SUITE as OWN
     from revbis.envs.suites import SUITES
@@ -165,7 +167,10 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective:")
+    print("methods:")
+    for agent in agents():
+        print(f"  {agent.name:<17} {agent.description}")
+    print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
     print("tasks:")

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from revbis.replay.batch import Batch, OneStep, Sequences
     from revbis.replay.buffer import Replay
+    from revbis.replay.prioritised import PrioritisedReplay, PrioritisedSequences
 
-__all__ = ["Batch", "OneStep", "Replay", "Sequences"]
+__all__ = ["Batch", "OneStep", "PrioritisedReplay", "PrioritisedSequences", "Replay", "Sequences"]
 _HOMES = {"Batch": "batch", "OneStep": "batch", "Replay": "buffer", "Sequences": "batch"}
+_HOMES |= dict.fromkeys(("PrioritisedReplay", "PrioritisedSequences"), "prioritised")
 
 
 def __getattr__(name: str) -> Any:
