@@ -111,7 +111,8 @@ class PrioritisedReplay(Replay):
             raise ValueError("entry must be what sample_prioritised returned")
         if values.shape != entry.shape:
             raise ValueError(f"priority must have shape {entry.shape}, got {values.shape}")
-        values = values.astype(np.float32)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+            values = values.astype(np.float32)
         if not (np.isfinite(values) & (values > 0)).all():
             raise ValueError("priority must be finite and above 0 in 32 bits")
         if entry.size and not 0 <= entry.min() <= entry.max() < self._known:
