@@ -47,3 +47,19 @@ def random_sequences(shape=(5,), size=6, length=3, seed=0):
     reward, discount = (torch.rand(size, length, generator=generator) for _ in range(2))
     probability = torch.rand(size, generator=generator).double() + 0.1
     return Sequences(obs, action, reward, discount), probability / probability.sum()
+
+
+def assert_same_state(a, b):
+    """Equal tensors, numbers and names, however deep."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same_state(a[key], b[key])
+    elif isinstance(a, (list, tuple)):
+        for mine, other in zip(a, b, strict=True):
+            assert_same_state(mine, other)
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    else:
+        assert a == b

@@ -5,7 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tests.agents.tdmpc import ACTION, TINY, random_sequences, tiny_agent
+from tests.agents.tdmpc import (
+    ACTION,
+    TINY,
+    assert_same_state,
+    random_sequences,
+    tiny_agent,
+)
 from tests.replay import play
 
 from revbis.agents import TDMPC, TDMPCSettings, make_agent, methods, resolve
@@ -21,22 +27,6 @@ def small_replay(shape=(5,), **options):
     replay = PrioritisedReplay(60, (3, *shape[1:]) if pixels else shape, ACTION, **settings)
     play([replay], np.random.default_rng(0), 50, (3, *shape[1:]) if pixels else shape, 0.1)
     return replay
-
-
-def assert_same_state(a, b):
-    """Equal tensors, numbers and names, however deep."""
-    assert type(a) is type(b)
-    if isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for key in a:
-            assert_same_state(a[key], b[key])
-    elif isinstance(a, (list, tuple)):
-        for mine, other in zip(a, b, strict=True):
-            assert_same_state(mine, other)
-    elif isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    else:
-        assert a == b
 
 
 def test_it_is_a_method_without_an_objective():

@@ -42,8 +42,8 @@ def write_run(
     if not isinstance(scores, Mapping):
         scores = {10 * i: score for i, score in enumerate(scores)}
     given = {"frames": max(max(scores, default=1), 1), "eval_every": 10, "action_repeat": 2}
-    values = preset_config(preset, task).as_dict() | {"task": task, "method": method, "seed": seed}
-    config = Config.from_dict(values | {"out": str(out)} | given | settings)
+    values = preset_config(preset, task, method).as_dict() | {"seed": seed, "out": str(out)}
+    config = Config.from_dict(values | given | settings)
     folder = config.directory
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.as_dict()))

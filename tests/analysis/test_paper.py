@@ -33,7 +33,7 @@ def test_table1_is_whole() -> None:
     own = {"mico-rev", "simsr-rev", "mico", "simsr"}
     assert all(one.seeds == (3 if one.system in own else 6) for one in numbers)
     assert sum(one.mean for one in numbers) == 31_090 and sum(one.spread for one in numbers) == 4284
-    assert own | {"drqv2"} <= set(methods())  # measured and reported go by one name
+    assert own | {"drqv2", "tdmpc"} <= set(methods())  # measured and reported go by one name
 
 
 @pytest.mark.parametrize("task", MARKS)
@@ -70,6 +70,9 @@ def test_scale_gaps() -> None:
     assert paper.scale_gaps(other, 1_000_000) == gaps
     assert len(paper.scale_gaps(preset_config("cpu", "dmc:cheetah_run"), 60_000)) > 10
     assert paper.scale_gaps(preset_config("paper", "metaworld:hammer"), 1_000_000) == []
+    planning = preset_config("paper", "dmc:cheetah_run", "tdmpc")
+    assert paper.scale_gaps(planning, 1_000_000) == []
+    assert paper.scale_gaps(planning.with_settings(samples=9), 1_000_000) == ["samples 9 (512)"]
 
 
 def test_scale_notes(tmp_path: Path) -> None:
