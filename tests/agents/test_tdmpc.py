@@ -293,6 +293,9 @@ def test_what_it_cannot_learn_from_is_refused():
         agent.learn(tuple(sequences), probability, 0.9, 0)
     with pytest.raises(ValueError, match=r"reward must be torch.float32 \[6, 3\], got"):
         agent.learn(sequences._replace(reward=torch.zeros(6, 2)), probability, 0.9, 0)
+    for wrong in (None, probability[:3], -probability, probability > 0):
+        with pytest.raises(ValueError, match="probability must have 6 numbers above 0"):
+            agent.learn(sequences, wrong, 0.9, 0)
     with pytest.raises(ValueError, match="every part of sequences must be a tensor"):
         agent.learn(sequences._replace(action=None), probability, 0.9, 0)
     with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):

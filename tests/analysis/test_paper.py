@@ -72,7 +72,7 @@ def test_scale_gaps() -> None:
     assert paper.scale_gaps(preset_config("paper", "metaworld:hammer"), 1_000_000) == []
     planning = preset_config("paper", "dmc:cheetah_run", "tdmpc")
     assert paper.scale_gaps(planning, 1_000_000) == []
-    assert paper.scale_gaps(planning.with_settings(samples=9), 1_000_000) == ["samples 9 (512)"]
+    assert paper.scale_gaps(planning.with_settings(samples=99), 1_000_000) == ["samples 99 (512)"]
 
 
 def test_scale_notes(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_LARGEST, _LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
+_LARGEST, LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
 
 
 class Replay:
@@ -201,7 +201,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -249,10 +249,10 @@ class Replay:
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         checks.choice(shift, SHIFT_UNITS, "shift")
         count = self.count_sequences(length)
-        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, _LARGEST_BATCH)
+        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
         if not count:
             raise ValueError(
                 f"sample_sequences needs {length} consecutive steps of one episode, but the replay "

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from revbis import checks
-from revbis.replay.buffer import Replay
-from revbis.replay.sequences import SequenceStarts, ShiftUnit
+from revbis.replay.buffer import LARGEST_BATCH, Replay
+from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,13 +74,15 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, 10**6)
+        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        checks.choice(shift, SHIFT_UNITS, "shift")
         if self._length not in (None, length):
             raise ValueError(
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
                 "use one length"
             )
         queue = self._own.queue(length, self._written)
+        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
         if not len(queue):
             raise ValueError(
                 f"sample_prioritised needs {length} consecutive steps of one episode, but the "
@@ -106,7 +108,10 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If shapes or values are wrong.
         """
-        entry, values = np.asarray(entry), checks.real_array(priority, "priority")
+        entry, values = (
+            checks.real_array(value, name)
+            for value, name in ((entry, "entry"), (priority, "priority"))
+        )
         if self._length is None or entry.ndim != 1 or entry.dtype.kind not in "iu":
             raise ValueError("entry must be what sample_prioritised returned")
         if values.shape != entry.shape:

@@ -21,7 +21,12 @@ from revbis.agents.drqv2.inputs import (
 )
 from revbis.agents.drqv2.parts import load_moments
 from revbis.agents.networks import linear_schedule, noisy_action
-from revbis.agents.tdmpc.inputs import as_settings, check_replay, check_sequences
+from revbis.agents.tdmpc.inputs import (
+    as_settings,
+    check_probability,
+    check_replay,
+    check_sequences,
+)
 from revbis.agents.tdmpc.losses import (
     Predictions,
     Targets,
@@ -201,7 +206,8 @@ class TDMPC:
         )
         self._step = checks.whole(step, "step", 0)
         self._discount = checks.discount(discount, "discount")
-        weight = importance_weights(probability.to(self.device).float(), s.importance_exponent)
+        probability = check_probability(probability, len(sequences.obs), self.device)
+        weight = importance_weights(probability, s.importance_exponent)
         with self.stopwatch("targets"):
             target = self._targets(sequences)
         with self.stopwatch("model"):

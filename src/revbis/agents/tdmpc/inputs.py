@@ -30,6 +30,21 @@ def check_replay(replay: object) -> PrioritisedReplay:
     return replay
 
 
+def check_probability(probability: object, size: int, device: torch.device) -> Tensor:
+    """The probabilities of sequences on the device, if there is one above 0 for each."""
+    if (
+        not isinstance(probability, Tensor)
+        or probability.shape != (size,)
+        or not probability.is_floating_point()
+        or not bool((probability > 0).all())
+    ):
+        raise ValueError(
+            f"probability must have {size} numbers above 0, as sample_prioritised returns, got "
+            f"{probability!r:.80}"
+        )
+    return probability.to(device, torch.float32)
+
+
 def check_sequences(
     sequences: Sequences, shape: Shape, action_size: int, length: int, device: torch.device
 ) -> Sequences:
