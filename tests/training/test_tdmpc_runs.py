@@ -126,7 +126,7 @@ def test_every_value_of_a_preset_has_a_source(name, observation):
             "the paper",
             "the authors' code",
             "ours",
-            "TD-MPC's paper",
+            "notes on TD-MPC's paper",
             "TD-MPC's code",
         )
     own = {key for key in config.agent.__dataclass_fields__ if key not in settings}

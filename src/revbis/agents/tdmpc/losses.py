@@ -62,7 +62,7 @@ def step_weights(count: int, decay: float, device: torch.device) -> Tensor:
 
 
 def sequence_losses(predicted: Predictions, target: Targets, decay: float) -> SequenceLosses:
-    """The four losses of each sequence (equations 8 to 10 of Hansen et al. 2022).
+    """The four losses of each sequence (Hansen et al. 2022).
 
     Args:
         predicted: Of T steps of B sequences.
