@@ -76,6 +76,7 @@ class PrioritisedReplay(Replay):
         """
         batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         checks.choice(shift, SHIFT_UNITS, "shift")
+        length = checks.whole(length, "length", 1)
         if self._length not in (None, length):
             raise ValueError(
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
