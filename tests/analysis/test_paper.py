@@ -33,7 +33,7 @@ def test_table1_is_whole() -> None:
     own = {"mico-rev", "simsr-rev", "mico", "simsr"}
     assert all(one.seeds == (3 if one.system in own else 6) for one in numbers)
     assert sum(one.mean for one in numbers) == 31_090 and sum(one.spread for one in numbers) == 4284
-    assert own | {"drqv2", "taco"} <= set(methods())  # measured and reported go by one name
+    assert own | {"drqv2", "taco", "tdmpc"} <= set(methods())  # measured and reported: one name
 
 
 @pytest.mark.parametrize("task", MARKS)
@@ -75,6 +75,9 @@ def test_scale_gaps() -> None:
     gaps = ["action_steps 1 (3)", "reward_loss False (True)"]
     odd = taco.with_settings(action_steps=1, reward_loss=False)
     assert paper.scale_gaps(odd, 1_000_000) == gaps
+    planning = preset_config("paper", "dmc:cheetah_run", "tdmpc")
+    assert paper.scale_gaps(planning, 1_000_000) == []
+    assert paper.scale_gaps(planning.with_settings(samples=99), 1_000_000) == ["samples 99 (512)"]
 
 
 def test_scale_notes(tmp_path: Path) -> None:

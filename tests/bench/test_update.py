@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from revbis.agents import DrQV2, DrQV2Settings
+from revbis.agents import DrQV2, DrQV2Settings, TDMPCSettings
 from revbis.bench import update as speed
 from revbis.system import runtime
 
@@ -37,6 +37,19 @@ def test_drqv2_has_no_objective_to_measure():
     assert result.objective_share == 0 and "objective" not in result.parts
 
 
+def test_an_agent_that_plans():
+    sizes = {"batch_size": 8, "hidden": 8, "channels": 2, "samples": 8, "elites": 2, "horizon": 2}
+    settings = TDMPCSettings(**sizes, strides=(2, 2, 1, 1))
+    result = speed.measure_update("tdmpc", settings, pixels=40, repeats=2, threads=1).as_dict()
+    assert set(result["parts"]) == {
+        "sample", "targets", "model", "actor", "move_target", "priorities",
+    }  # fmt: skip
+    assert result["seconds_per_action"] > 0 and result["encoder_bound_seconds"] > 0
+    assert "objective_seconds" not in result and "objective_share" not in result
+    plain = speed.measure_update("drqv2", DrQV2Settings(**TINY), pixels=20, repeats=1).as_dict()
+    assert "seconds_per_action" not in plain and plain["objective_share"] == 0
+
+
 def test_measuring_restores_the_threads():
     before = torch.get_num_threads()
     settings = DrQV2Settings(**TINY)
@@ -51,7 +64,7 @@ def test_repeats_below_one_are_refused():
 
 def test_bound_is_one_backward_and_two_forward_passes(monkeypatch):
     agent = DrQV2((9, 20, 20), 6, DrQV2Settings(**TINY), seed=0)
-    replay = speed.random_replay(20, 6, one_step=False)
+    replay = speed.random_replay(20, 6, agent.settings)
     calls = []
     forward = agent.parts.encoder.forward
 

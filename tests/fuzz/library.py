@@ -14,7 +14,7 @@ from tests.fuzz.judge import refused
 from tests.fuzz.runs import finished, walk
 
 from revbis import objectives, tabular
-from revbis.agents import DrQV2, DrQV2Settings
+from revbis.agents import TDMPC, DrQV2, DrQV2Settings, TDMPCSettings
 from revbis.analysis import plots, stats, tables
 from revbis.analysis.differences import differences
 from revbis.analysis.report import write_report
@@ -23,7 +23,7 @@ from revbis.config import Config
 from revbis.envs import make_env
 from revbis.envs.distractors import Distractor
 from revbis.envs.pixel_noise import PixelNoise
-from revbis.replay import Batch, Replay
+from revbis.replay import Batch, PrioritisedReplay, Replay, Sequences
 from revbis.training import preflight
 
 Calls = list[tuple[Callable[..., Any], dict[str, Any]]]
@@ -203,6 +203,33 @@ def agents(folder: Path) -> Calls:
         (agent.learn, {"batch": batch, "step": 0, "with_metrics": True}),
         (lambda **parts: agent.learn(Batch(**parts), 0), batch._asdict()),
         (agent.load_state_dict, {"state": agent.state_dict()}),
+        *_planning(make),
+    ]
+
+
+def _planning(make: dict[str, Any]) -> Calls:
+    """TD-MPC, and the replay buffer it draws from."""
+    sizes = {"hidden": 8, "latent_dim": 4, "horizon": 2, "samples": 8, "elites": 2}
+    settings = TDMPCSettings(**sizes, policy_samples=1, iterations=1, explore_steps=0)
+    make = make | {"settings": settings}
+    agent, pair = TDMPC(**make), torch.ones(3, 2)
+    parts = {"obs": torch.zeros(3, 3, 2), "action": torch.zeros(3, 2, 1)}
+    parts |= {"reward": pair, "discount": pair}
+    given = {"probability": torch.ones(3), "discount": 0.9, "step": 0}
+    replay = PrioritisedReplay(20, (2,), 1, stack=1, n_step=1)
+    replay.begin(np.zeros(2, np.float32))
+    for _ in range(6):
+        replay.add([0.0], 0.0, 1.0, np.zeros(2, np.float32), last=False)
+    entry = replay.sample_prioritised(3, 2, shift="image").entry
+    return [
+        (TDMPCSettings, vars(settings)),
+        (TDMPC, make | {"device": "cpu"}),
+        (agent.act, {"observation": np.zeros(2, np.float32), "step": 0, "explore": True}),
+        (agent.learn, {"sequences": Sequences(**parts), **given}),
+        (lambda **parts: agent.learn(Sequences(**parts), **given), parts),
+        (agent.load_state_dict, {"state": agent.state_dict()}),
+        (replay.sample_prioritised, {"batch_size": 3, "length": 2, "shift": "image"}),
+        (replay.set_priorities, {"entry": entry, "priority": np.ones(3)}),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Agents: the protocol, the registry, DrQ-v2, alone or with a bisimulation objective, and TACO.
+"""Agents: the protocol, the registry, DrQ-v2 with or without an objective, TACO and TD-MPC.
 
 settings = DrQV2Settings(objective="simsr-rev", batch_size=256)
 agent = DrQV2((9, 84, 84), action_size=6, settings=settings, seed=0)
@@ -14,17 +14,21 @@ from revbis.agents.protocol import Agent
 from revbis.agents.registry import AgentEntry, make_agent, methods, register, resolve, unregister
 from revbis.agents.settings import AgentSettings
 from revbis.agents.taco.settings import TacoSettings
+from revbis.agents.tdmpc.settings import TDMPCSettings
 
 if TYPE_CHECKING:
     from revbis.agents.drqv2.agent import DrQV2
     from revbis.agents.taco.agent import Taco
+    from revbis.agents.tdmpc.agent import TDMPC
 
 __all__ = [
+    "TDMPC",
     "Agent",
     "AgentEntry",
     "AgentSettings",
     "DrQV2",
     "DrQV2Settings",
+    "TDMPCSettings",
     "Taco",
     "TacoSettings",
     "make_agent",
@@ -44,4 +48,8 @@ def __getattr__(name: str) -> Any:
         from revbis.agents.taco.agent import Taco
 
         return Taco
+    if name == "TDMPC":
+        from revbis.agents.tdmpc.agent import TDMPC
+
+        return TDMPC
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,7 +36,8 @@ class Agent(Protocol):
         Args:
             observation: Of the agent's observation shape.
             step: Agent steps so far.
-            explore: Act as in training; otherwise as in evaluation, without drawing random numbers.
+            explore: Act as in training; otherwise as in evaluation, which changes nothing that
+                training depends on: it draws no random numbers, or from a generator of its own.
         """
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
@@ -76,4 +77,5 @@ class Agent(Protocol):
 
         `encoder`: its encoder passes, a lower bound on the time of an update.
         `objective`: the representation objective, given embeddings.
+        `action`: the choice of an action, where that is more than a pass through the networks.
         """

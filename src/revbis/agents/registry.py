@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.taco.presets import presets as taco_presets
 from revbis.agents.taco.settings import TacoSettings
+from revbis.agents.tdmpc.presets import presets as tdmpc_presets
+from revbis.agents.tdmpc.settings import TDMPCSettings
 from revbis.objectives.registry import OBJECTIVES, check_name, needs_one_step
 from revbis.system.factories import load_factory
 
@@ -91,7 +93,14 @@ _TACO = AgentEntry(
     "TACO: DrQ-v2 with action tokens and contrastive losses",
     presets=taco_presets,
 )
-_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _TACO)}
+_TDMPC = AgentEntry(
+    "tdmpc",
+    TDMPCSettings,
+    "revbis.agents.tdmpc.agent:TDMPC",
+    "TD-MPC: planning in a learned latent space",
+    presets=tdmpc_presets,
+)
+_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _TACO, _TDMPC)}
 
 
 def register(entry: AgentEntry) -> None:

@@ -37,6 +37,11 @@ class AgentSettings:
         """Whether the networks run in bfloat16, which not every processor can."""
         return False
 
+    @property
+    def prioritised(self) -> bool:
+        """Whether the replay buffer must draw sequences by priority."""
+        return False
+
     def check(self, observation_shape: Shape) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
 

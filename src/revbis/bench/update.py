@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from revbis.agents import AgentSettings, make_agent
+from revbis.agents import AgentSettings, make_agent, resolve
 from revbis.system.runtime import keep_freed_memory, prepare
 
 if TYPE_CHECKING:
@@ -46,28 +46,32 @@ class UpdateSpeed:
             backward on one batch, forward on the next observations; None if the agent does not
             offer them alone.
         ratio: The first divided by the second.
-        objective_seconds: Forward and backward pass of the objective, given embeddings.
-        objective_share: Its share of a whole update; 0 without objective.
         parts: Seconds by part of the update: for DrQ-v2 sample, targets, critic, actor, objective
             (in joint mode its forward pass) and move_target.
         threads: PyTorch's threads.
         batch: Transitions in a batch.
         pixels: Height and width of an image.
+        objective_seconds: Forward and backward pass of the objective, given embeddings; None for
+            agents that cannot have one.
+        objective_share: Its share of a whole update; 0 without objective.
+        seconds_per_action: The choice of an action, for agents that plan; else None.
     """
 
     seconds_per_update: float
     encoder_bound_seconds: float | None
     ratio: float | None
-    objective_seconds: float
-    objective_share: float
     parts: dict[str, float]
     threads: int
     batch: int
     pixels: int
+    objective_seconds: float | None = None
+    objective_share: float | None = None
+    seconds_per_action: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The values by name, for JSON."""
-        return asdict(self)
+        """The values by name, for JSON, without what this agent does not have."""
+        own = ("objective_seconds", "objective_share", "seconds_per_action")
+        return {k: v for k, v in asdict(self).items() if v is not None or k not in own}
 
 
 def measure_update(
@@ -96,7 +100,7 @@ def measure_update(
     with _threads(threads):
         agent = make_agent(method, settings, _shape(pixels), action_size, seed=0)
         agent.stopwatch = parts
-        replay = random_replay(pixels, action_size, settings.one_step)
+        replay = random_replay(pixels, action_size, settings)
         work = agent.work(replay)
         for turn in range(repeats + 2):
             if turn == 2:
@@ -108,18 +112,20 @@ def measure_update(
                 with _timed(whole, name):
                     run()
         used = torch.get_num_threads()
-    update, objective = median(whole["update"]), median(whole["objective"] or [0.0])
-    encoder = median(whole["encoder"]) if "encoder" in work else None
+    update = median(whole["update"])
+    encoder, action = (median(whole[n]) if n in work else None for n in ("encoder", "action"))
+    objective = median(whole["objective"] or [0.0]) if resolve(method).agent.objectives else None
     return UpdateSpeed(
         seconds_per_update=update,
         encoder_bound_seconds=encoder,
         ratio=None if encoder is None else update / encoder,
-        objective_seconds=objective,
-        objective_share=objective / update,
         parts={name: median(times) for name, times in parts.times.items()},
         threads=used,
         batch=settings.batch_size,
         pixels=pixels,
+        objective_seconds=objective,
+        objective_share=None if objective is None else objective / update,
+        seconds_per_action=action,
     )
 
 
@@ -145,13 +151,16 @@ def measure_neighbours(
     }
 
 
-def random_replay(pixels: int, action_size: int, one_step: bool, records: int = 3000) -> Replay:
-    """A replay buffer of random images in episodes of 500 steps."""
-    from revbis.replay import Replay
+def random_replay(
+    pixels: int, action_size: int, settings: AgentSettings, records: int = 3000
+) -> Replay:
+    """A replay buffer of random images in episodes of 500 steps, as these settings need it."""
+    from revbis.replay import PrioritisedReplay, Replay
 
     rng = np.random.default_rng(0)
     shape = (_COLOURS, pixels, pixels)
-    replay = Replay(records, shape, action_size, stack=_STACK, one_step=one_step)
+    kind = PrioritisedReplay if settings.prioritised else Replay
+    replay = kind(records, shape, action_size, stack=_STACK, one_step=settings.one_step)
 
     def frame() -> Any:
         return rng.integers(0, 256, shape, dtype=np.uint8)
@@ -202,7 +211,7 @@ def _one(
 ) -> None:
     prepare(threads=1)
     agent = make_agent(method, settings, _shape(pixels), 6, seed=0)
-    replay = random_replay(pixels, 6, settings.one_step)
+    replay = random_replay(pixels, 6, settings)
     agent.update(replay, _STEP)
     barrier.wait()
     times = Times()

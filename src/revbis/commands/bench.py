@@ -50,11 +50,12 @@ def update(
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
     are measured in turns; medians are reported. Joint updates should take less than 1.3 times the
     bound, alternating ones, which run the encoder twice, less than 2.6 times. The bound is that of
-    float32, whatever the precision of the update.
+    float32, whatever the precision of the update. For agents that plan, `seconds_per_action` is the
+    time of a plan of the full horizon.
 
     Args:
         method: An agent or an objective.
-        mode: joint, alternating or balanced.
+        mode: joint, alternating or balanced; for DrQ-v2 and TACO.
         preset: Sizes of the networks.
         batch: Transitions per batch; by default the preset's.
         pixels: Side of the images; by default the preset's.
@@ -77,8 +78,9 @@ def update(
         repeats=repeats,
         threads=threads,
     )
-    named = {"method": method, "mode": mode, "preset": preset, "precision": precision}
-    print(json.dumps({**named, **speed.as_dict()}))
+    given = {"mode": mode, "precision": precision}
+    about = {"method": method} | {name: v for name, v in given.items() if name in config.as_dict()}
+    print(json.dumps({**about, "preset": preset, **speed.as_dict()}))
 
 
 def sharing(

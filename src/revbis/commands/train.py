@@ -1,4 +1,4 @@
-"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or TACO."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, TACO or TD-MPC."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     if task is None:
         raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
     method = _method(_given(words, "--method"), _given(words, "--objective"))
-    usual = preset_config(_given(words, "--preset") or "cpu", task, method)
+    observation = "state" if _given(words, "--observation") == "state" else "pixels"
+    usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
     flags = tyro.cli(
         _arguments(type(usual.agent)),
         prog=prog,

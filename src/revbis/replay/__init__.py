@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from revbis.replay.batch import Batch, OneStep, Sequences, Window
     from revbis.replay.buffer import Replay
+    from revbis.replay.prioritised import PrioritisedReplay, PrioritisedSequences
 
-__all__ = ["Batch", "OneStep", "Replay", "Sequences", "Window"]
+__all__ = [
+    "Batch",
+    "OneStep",
+    "PrioritisedReplay",
+    "PrioritisedSequences",
+    "Replay",
+    "Sequences",
+    "Window",
+]
 _HOMES = dict.fromkeys(("Batch", "OneStep", "Sequences", "Window"), "batch") | {"Replay": "buffer"}
+_HOMES |= dict.fromkeys(("PrioritisedReplay", "PrioritisedSequences"), "prioritised")
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_LARGEST, _LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
+_LARGEST, LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
 
 
 class Replay:
@@ -201,7 +201,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -253,10 +253,10 @@ class Replay:
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, _LARGEST_BATCH)
+        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         count = self._sequences.count(length, self._written)
         images = batch_size * len(Views.checked(shift, at, length).steps)
-        checks.whole(images, "batch_size · images in a sequence", 1, _LARGEST_BATCH)
+        checks.whole(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
         with self._timed():
             positions = self._generator.integers(count, size=batch_size)
             return self.gather_sequences(positions, length, shift=shift, at=at)

@@ -24,6 +24,16 @@ class StartQueue:
     def __len__(self) -> int:
         return self._entered - self._left
 
+    @property
+    def left(self) -> int:
+        """How many have left: the number of the oldest entry."""
+        return self._left
+
+    @property
+    def entered(self) -> int:
+        """How many have ever entered: the next entry's number."""
+        return self._entered
+
     def at(self, positions: Ints) -> Ints:
         """The indices at positions.
 

@@ -152,7 +152,8 @@ def main() -> None:
     device = resolve_device(config.device)
     agent = make_agent(config, env, device)
     observation, _ = env.reset(seed=0)
-    _send(act=_measure(lambda: agent.act(observation, 0, explore=False), _ACTS))
+    last = max(config.frames // config.action_repeat, config.agent.explore_steps)  # longest plans
+    _send(act=_measure(lambda: agent.act(observation, last, explore=True), _ACTS))
     times: dict[int, float] = {}
     for batch in batches(config):
         agent = make_agent(config.with_settings(batch_size=batch), env, device)

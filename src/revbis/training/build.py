@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from revbis import agents
-from revbis.replay import Replay
+from revbis.replay import PrioritisedReplay, Replay
 from revbis.training.evaluate import episode_seed
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
     """
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
-    return Replay(
+    kind = PrioritisedReplay if config.agent.prioritised else Replay
+    return kind(
         config.replay_capacity if capacity is None else capacity,
         (3, *shape[1:]) if pixels else shape,
         int(env.action_space.shape[0]),

@@ -1,0 +1,320 @@
+"""TD-MPC as an agent: seeds, resuming, evaluation that leaves training alone, learning."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from tests.agents.tdmpc import (
+    ACTION,
+    TINY,
+    assert_same_state,
+    random_sequences,
+    tiny_agent,
+)
+from tests.replay import play
+
+from revbis.agents import TDMPC, TDMPCSettings, make_agent, methods, resolve
+from revbis.replay import PrioritisedReplay, Replay, Sequences
+
+torch.set_num_threads(1)
+SEEN = np.linspace(-1, 1, 5, dtype=np.float32)
+
+
+def small_replay(shape=(5,), **options):
+    pixels = len(shape) == 3
+    settings = {"stack": 2 if pixels else 1, "n_step": 1, "shift": 1, "discount": 0.9} | options
+    replay = PrioritisedReplay(60, (3, *shape[1:]) if pixels else shape, ACTION, **settings)
+    play([replay], np.random.default_rng(0), 50, (3, *shape[1:]) if pixels else shape, 0.1)
+    return replay
+
+
+def test_it_is_a_method_without_an_objective():
+    assert "tdmpc" in methods() and resolve("tdmpc").objective is None
+    agent = make_agent("tdmpc", TDMPCSettings(**TINY), (5,), ACTION, seed=0)
+    assert isinstance(agent, TDMPC) and agent.status() == {}
+
+
+@pytest.mark.parametrize("shape", [(5,), (6, 31, 33)])
+def test_equal_seeds_learn_and_act_alike(shape):
+    agents = [tiny_agent(shape, seed, random=False) for seed in (1, 1, 2)]
+    seen = random_sequences(shape)[0].obs[0, 0].numpy()
+    results = []
+    for agent in agents:
+        replay = small_replay(shape)
+        losses = [agent.update(replay, step)["model_loss"].item() for step in range(4)]
+        results.append((losses, [agent.act(seen, 9, explore=True).tolist() for _ in range(3)]))
+    assert results[0] == results[1] != results[2]
+    assert_same_state(agents[0].state_dict(), agents[1].state_dict())
+
+
+def test_first_actions_are_uniform_and_all_are_in_range():
+    agent = tiny_agent(explore_steps=500, noise_start=3.0)
+    drawn = np.stack([agent.act(SEEN, step, explore=True) for step in range(500)])
+    assert drawn.dtype == np.float32 and np.abs(drawn).max() <= 1
+    assert np.abs(drawn.mean()) < 0.1 and np.abs(drawn.std() - 1 / np.sqrt(3)) < 0.05
+    planned = np.stack([agent.act(SEEN, 500, explore=True) for _ in range(30)])
+    assert np.abs(planned).max() <= 1
+
+
+def test_schedules():
+    agent = tiny_agent(horizon=5, horizon_steps=100, noise_steps=100)
+    assert [agent.horizon(step) for step in (0, 24, 25, 50, 99, 100, 10**6)] == [
+        1,
+        1,
+        2,
+        3,
+        4,
+        5,
+        5,
+    ]
+    assert [agent.deviation(step) for step in (0, 50, 200)] == pytest.approx([0.5, 0.275, 0.05])
+
+
+def test_evaluation_leaves_training_alone_in_the_middle_of_an_episode():
+    """Actions and state after it are those of an agent that was not evaluated."""
+    agents = [tiny_agent() for _ in range(2)]
+    for agent in agents:
+        agent.update(small_replay(), 10)
+        agent.begin_episode()
+        for _ in range(3):
+            agent.act(SEEN, 30, explore=True)
+    for _ in range(2):
+        agents[0].begin_episode()
+        for _ in range(4):
+            agents[0].act(-SEEN, 0, explore=False)
+    assert_same_state(agents[0].state_dict(), agents[1].state_dict())
+    later = [[agent.act(SEEN, 31, explore=True) for _ in range(3)] for agent in agents]
+    np.testing.assert_array_equal(*later)
+
+
+def test_evaluation_depends_on_networks_and_observations_alone():
+    agent = tiny_agent()
+    agent.update(small_replay(), 40)
+
+    def episode():
+        agent.begin_episode()
+        return [agent.act(k * SEEN, 0, explore=False).tolist() for k in range(4)]
+
+    first = episode()
+    agent.act(SEEN, 50, explore=True)
+    assert episode() == first
+    other = tiny_agent()
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    agent, other = other, agent
+    assert episode() == first
+
+
+def test_evaluation_plans_as_far_as_the_last_update(monkeypatch):
+    agent = tiny_agent()
+    lengths = []
+    next_latents = agent.model.next
+
+    def spy(z, action):
+        lengths.append(len(z))
+        return next_latents(z, action)
+
+    monkeypatch.setattr(agent.model, "next", spy)
+    agent.act(SEEN, 0, explore=False)
+    once = TINY["iterations"] + 1  # the policy's proposals are one more
+    assert len(lengths) == once
+    agent.update(small_replay(), TINY["horizon_steps"])
+    lengths.clear()
+    agent.act(SEEN, 0, explore=False)
+    assert len(lengths) == TINY["horizon"] * once
+
+
+def test_a_plan_is_kept_within_an_episode_and_forgotten_after_it():
+    agent = tiny_agent()
+    agent.act(SEEN, 100, explore=True)
+    assert agent._plans[True].abs().max() > 0
+    kept = agent._plans[True].clone()
+    agent.begin_episode()
+    assert torch.equal(agent._plans[True], kept)  # nobody has acted yet
+    agent.act(SEEN, 0, explore=True)  # at random: nothing is planned
+    assert agent._plans[True].abs().max() == 0
+
+
+@pytest.mark.parametrize("shape", [(5,), (6, 31, 33)])
+def test_a_restored_agent_goes_on_as_the_first(shape, tmp_path):
+    """Stopped in the middle of an episode, through a file."""
+    agent, replay = tiny_agent(shape), small_replay(shape)
+    seen = random_sequences(shape)[0].obs[0, 0].numpy()
+    agent.begin_episode()
+    for step in range(3):
+        agent.update(replay, step + 10)
+        agent.act(seen, step + 10, explore=True)
+    torch.save(agent.state_dict(), tmp_path / "agent.pt")
+    other = tiny_agent(shape, seed=5, random=False)
+    other.act(seen, 100, explore=True)
+    other.load_state_dict(torch.load(tmp_path / "agent.pt", weights_only=True))
+    assert_same_state(agent.state_dict(), other.state_dict())
+    twin = small_replay(shape)
+    twin.restore([replay.export(0, replay.written)], replay.state())
+    for step in range(13, 16):
+        assert_same_state(agent.update(replay, step), other.update(twin, step))
+        actions = [each.act(seen, step, explore=True) for each in (agent, other)]
+        np.testing.assert_array_equal(*actions)
+    assert replay.state() == twin.state()
+    assert_same_state(agent.state_dict(), other.state_dict())
+
+
+def test_priorities_follow_the_errors():
+    agent, replay = tiny_agent(), small_replay()
+    before = replay.state()["priorities"]
+    agent.update(replay, 5)
+    assert before is None and replay.state()["priorities"]["length"] == TINY["horizon"]
+    chance = replay.sample_prioritised(500, TINY["horizon"], shift="image").probability
+    assert len(chance.unique()) > 2
+
+
+def test_nothing_is_learned_before_an_episode_is_as_long_as_the_horizon():
+    agent = tiny_agent()
+    replay = PrioritisedReplay(60, (5,), ACTION, stack=1, n_step=1)
+    replay.begin(SEEN)
+    replay.add(np.zeros(2), 0.0, 1.0, SEEN, last=False)
+    before = copy.deepcopy(agent.state_dict())
+    assert agent.update(replay, 5) == {}
+    assert_same_state(before, agent.state_dict())
+
+
+def test_metrics_and_targets():
+    agent = tiny_agent()
+    sequences, probability = random_sequences()
+    ended = sequences._replace(discount=torch.zeros(6, 3))
+    metrics, priority = agent.learn(ended, probability, 0.9, 20)
+    assert metrics["critic_target_q"].item() == pytest.approx(sequences.reward.mean().item())
+    assert metrics["batch_reward"] == sequences.reward.mean()
+    assert (metrics["plan_horizon"].item(), metrics["actor_std"].item()) == (3, pytest.approx(0.05))
+    for value in metrics.values():
+        assert value.shape == () and not value.requires_grad and torch.isfinite(value)
+    assert priority.shape == (6,)
+    assert not any("objective" in name or name == "c" for name in metrics)
+
+
+def test_every_parameter_is_in_one_optimiser_and_the_targets_move_every_second_update():
+    agent = tiny_agent(target_rate=0.5)
+    groups = [
+        p for adam in agent.optimisers.values() for g in adam.param_groups for p in g["params"]
+    ]
+    assert sorted(map(id, groups)) == sorted(map(id, agent.model.parameters()))
+    sequences, probability = random_sequences()
+
+    def moved():
+        before = [p.clone() for p in agent.target.parameters()]
+        agent.learn(sequences, probability, 0.9, 7)
+        return not all(map(torch.equal, before, agent.target.parameters()))
+
+    assert [moved() for _ in range(4)] == [False, True, False, True]
+    wanted = dict(agent.model.named_parameters())
+    agent.target.follow(agent.model, 1.0)
+    for name, parameter in agent.target.named_parameters():
+        assert torch.allclose(parameter, wanted[name], atol=1e-6) and not parameter.requires_grad
+
+
+def test_rewards_and_values_start_at_zero():
+    agent = tiny_agent(random=False)
+    z, action = torch.randn(4, 6), torch.randn(4, 2)
+    assert agent.model.next(z, action)[1].abs().max() == 0
+    assert agent.model.value(z, action).abs().max() == 0
+
+
+@pytest.mark.parametrize("shape", [(5,), (6, 31, 33)])
+def test_embeddings_are_latent_states(shape):
+    agent, obs = tiny_agent(shape), random_sequences(shape)[0].obs[:, 0]
+    z = agent.embed(obs)
+    assert z.shape == (6, TINY["latent_dim"]) and torch.equal(z, agent.model.encoder(obs))
+    distances = agent.distance(z, z[:2])
+    wanted = (z[:, None] - z[None, :2]).square().sum(dim=2).sqrt()
+    assert torch.allclose(distances, wanted, atol=1e-4) and not distances.requires_grad
+
+
+def test_parts_of_the_work_change_nothing():
+    agent, replay = tiny_agent((6, 31, 33)), small_replay((6, 31, 33))
+    before = copy.deepcopy(agent.state_dict())
+    work = agent.work(replay)
+    assert set(work) == {"encoder", "action"}
+    for run in work.values():
+        run()
+    assert_same_state(before, agent.state_dict())
+
+
+def test_learns_which_action_is_right_for_a_vector():
+    """One step: the reward is −|a − x|², so the best action is x."""
+    agent = tiny_agent(
+        seed=1, random=False, horizon=1, hidden=64, latent_dim=16, learning_rate=3e-3,
+        samples=128, elites=16, iterations=5, temperature=10.0, noise_start=0.05,
+    )  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    chance = torch.full((128,), 1 / 128)
+    for step in range(300):
+        x = 1.6 * torch.rand(128, 1, 5, generator=generator) - 0.8
+        action = 2 * torch.rand(128, 1, 2, generator=generator) - 1
+        reward = -(action - x[..., :2]).square().sum(dim=2)
+        sequences = Sequences(torch.cat([x, x], dim=1), action, reward, torch.zeros(128, 1))
+        agent.learn(sequences, chance, 0.9, step)
+    x = 1.6 * torch.rand(40, 5, generator=generator) - 0.8
+    chosen = np.stack([agent.act(row.numpy(), 0, explore=False) for row in x])
+    assert np.abs(chosen - x[:, :2].numpy()).mean() < 0.15
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"elites": 20}, r"elites must be at most samples \+ policy_samples = 19, got 20"),
+        ({"momentum": 1.5}, "momentum must be at most 1, got 1.5"),
+        ({"horizon": 0}, "horizon must be at least 1"),
+        ({"loss_decay": 0}, "loss_decay must be above 0"),
+        ({"strides": (2, 2)}, "strides: expected array of length 4"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TDMPCSettings(**TINY | options)
+
+
+def test_images_too_small_are_refused():
+    with pytest.raises(ValueError, match="images of 20x20 are too small for convolutions"):
+        TDMPCSettings().check((9, 20, 20), "cpu")
+    with pytest.raises(ValueError, match="use more pixels or smaller strides"):
+        tiny_agent((6, 31, 9))
+    TDMPCSettings().check((9, 84, 84), "cpu")
+    TDMPCSettings().check((17,), "cpu")
+    assert TDMPCSettings().activation_bytes((17,), 256) == 0
+    assert TDMPCSettings().activation_bytes((9, 84, 84), 256) > 256 * 6 * 9 * 84 * 84
+
+
+def test_what_it_cannot_learn_from_is_refused():
+    agent = tiny_agent()
+    sequences, probability = random_sequences()
+    with pytest.raises(ValueError, match="needs a PrioritisedReplay, got Replay"):
+        agent.update(Replay(20, (5,), ACTION), 0)
+    with pytest.raises(ValueError, match="sequences must be Sequences"):
+        agent.learn(tuple(sequences), probability, 0.9, 0)
+    with pytest.raises(ValueError, match=r"reward must be torch.float32 \[6, 3\], got"):
+        agent.learn(sequences._replace(reward=torch.zeros(6, 2)), probability, 0.9, 0)
+    for wrong in (None, probability[:3], -probability, probability > 0):
+        with pytest.raises(ValueError, match="probability must have 6 numbers above 0"):
+            agent.learn(sequences, wrong, 0.9, 0)
+    with pytest.raises(ValueError, match="every part of sequences must be a tensor"):
+        agent.learn(sequences._replace(action=None), probability, 0.9, 0)
+    with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):
+        agent.act(np.zeros(4, np.float32), 0, explore=False)
+    with pytest.raises(ValueError, match="explore must be True or False"):
+        agent.act(SEEN, 0, explore="no")
+    with pytest.raises(ValueError, match="settings must be TDMPCSettings"):
+        TDMPC((5,), 2, {}, seed=0)
+
+
+def test_states_of_others_are_refused():
+    agent = tiny_agent()
+    with pytest.raises(ValueError, match="the state must be a dict"):
+        agent.load_state_dict([])
+    with pytest.raises(ValueError, match="the state's method must be 'tdmpc', got 'drqv2'"):
+        agent.load_state_dict({"method": "drqv2"})
+    with pytest.raises(ValueError, match="the state does not fit this agent"):
+        agent.load_state_dict(tiny_agent(hidden=17).state_dict())
+    state = agent.state_dict()
+    for name, wrong in (("plan", torch.zeros(2, 7)), ("step", -1), ("discount", 2.0)):
+        with pytest.raises(ValueError, match="the state does not fit this agent"):
+            tiny_agent().load_state_dict(state | {name: wrong})
