@@ -275,11 +275,11 @@ def test_settings_out_of_range_are_refused(options, message):
 
 def test_images_too_small_are_refused():
     with pytest.raises(ValueError, match="images of 20x20 are too small for convolutions"):
-        TDMPCSettings().check((9, 20, 20), "cpu")
+        TDMPCSettings().check((9, 20, 20))
     with pytest.raises(ValueError, match="use more pixels or smaller strides"):
         tiny_agent((6, 31, 9))
-    TDMPCSettings().check((9, 84, 84), "cpu")
-    TDMPCSettings().check((17,), "cpu")
+    TDMPCSettings().check((9, 84, 84))
+    TDMPCSettings().check((17,))
     assert TDMPCSettings().activation_bytes((17,), 256) == 0
     assert TDMPCSettings().activation_bytes((9, 84, 84), 256) > 256 * 6 * 9 * 84 * 84
 
