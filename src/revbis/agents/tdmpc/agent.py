@@ -18,6 +18,7 @@ from revbis.agents.drqv2.inputs import (
     as_shape,
     check_observation,
     check_observations,
+    check_state,
 )
 from revbis.agents.drqv2.parts import load_moments
 from revbis.agents.networks import linear_schedule, noisy_action
@@ -363,11 +364,7 @@ class TDMPC:
         Raises:
             ValueError: If the state is of another method, or does not fit this agent.
         """
-        if not isinstance(state, dict):
-            raise ValueError(f"the state must be a dict, as state_dict returns, got {state!r:.80}")
-        method = state.get("method")
-        if not isinstance(method, str) or method != "tdmpc":
-            raise ValueError(f"the state's method must be 'tdmpc', got {method!r:.80}")
+        check_state(state, method="tdmpc")
         try:
             self._load(state)
         except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
