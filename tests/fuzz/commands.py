@@ -32,6 +32,7 @@ _WORK = (
     "revbis.envs.preview.preview",
     "revbis.training.evaluate.play",
     "revbis.inspect.neighbours.find_neighbours",
+    "revbis.yardsticks.measurement.measure",
     "revbis.sweep.plan.make_runner",
     "revbis.doctor.examine",
 )
@@ -114,12 +115,14 @@ def _lines(folder: Path) -> list[list[str]]:
         "eval none --episodes 1",
         "report none",
         "neighbours none",
+        "yardstick none --episodes 2",
     ]
     split = [line.split() for line in lines]
     split += [
         ["eval", run, "--episodes", "1", "--seed", "1"],
         ["report", str(study), "--out", "page"],
         ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
+        ["yardstick", run, "--episodes", "2", "--seed", "1"],
     ]
     return split
 
