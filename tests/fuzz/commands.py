@@ -26,6 +26,7 @@ from revbis.training import preflight
 # What takes long, and begins when all that was given is checked.
 _WORK = (
     "revbis.yardsticks.probe.running.run_cells",
+    "revbis.isolation.cells.run_cells",
     "revbis.bench.update.measure_update",
     "revbis.bench.update.measure_neighbours",
     "revbis.bench.rendering.measure_rendering",
@@ -123,6 +124,7 @@ def _lines(folder: Path) -> list[list[str]]:
         ["report", str(study), "--out", "page"],
         ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
         ["yardstick", run, "--episodes", "2", "--seed", "1"],
+        ["isolate", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
     ]
     return split
 
