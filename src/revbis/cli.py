@@ -24,6 +24,8 @@ _COMMANDS = {
     "train": "train an agent on a task",
     "eval": "evaluate a run's agent",
     "neighbours": "draw the nearest states under a run's learned metric",
+    "yardstick": "measure a run's representation: noise, state, rank, values",
+    "isolate": "train encoders by objectives alone on a run's replay buffer",
     "report": "write an interactive page about runs",
     "sweep": "train a grid of runs, on this machine or a Ray cluster",
     "reproduce": "make the paper's tables and figures; train the missing runs first",

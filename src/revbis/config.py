@@ -24,7 +24,7 @@ SAFE = frozenset(
     + ("replay_storage", "tensorboard", "wandb", "compile")
 )
 # Nor do these, but they matter when runs are compared.
-_RESUMABLE = SAFE | {"eval_every", "eval_episodes"}
+_RESUMABLE = SAFE | {"eval_every", "eval_episodes", "yardstick_every"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,8 @@ class RunSettings:
     """Frames between evaluations."""
     eval_episodes: Count = 10
     """Episodes per evaluation, with the mean action; twice, if there are distractors or noise."""
+    yardstick_every: Count | None = None
+    """Frames between measurements of the yardsticks, each at an evaluation; None for none."""
     checkpoint_every: Count = 50_000
     """Frames between checkpoints."""
     keep_checkpoints: Count = 2

@@ -106,8 +106,18 @@ class EvaluationLine(TypedDict):
     train_returns: NotRequired[list[float]]
     train_success_any: NotRequired[list[bool | None]]
     train_success_last: NotRequired[list[bool | None]]
+    yardsticks: NotRequired[dict[str, float]]  # where they were measured, too
     status: NotRequired[dict[str, float | None]]
     c: NotRequired[float | None]  # of runs before there was a status
+
+
+class YardsticksFile(TypedDict):
+    """yardsticks.json: the yardsticks of a run at its newest checkpoint."""
+
+    frames: CountOrZero
+    episodes: CountOrZero
+    seed: CountOrZero
+    yardsticks: dict[str, float]
 
 
 class AlarmLine(TypedDict):

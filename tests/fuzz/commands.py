@@ -26,12 +26,14 @@ from revbis.training import preflight
 # What takes long, and begins when all that was given is checked.
 _WORK = (
     "revbis.yardsticks.probe.running.run_cells",
+    "revbis.isolation.cells.run_cells",
     "revbis.bench.update.measure_update",
     "revbis.bench.update.measure_neighbours",
     "revbis.bench.rendering.measure_rendering",
     "revbis.envs.preview.preview",
     "revbis.training.evaluate.play",
     "revbis.inspect.neighbours.find_neighbours",
+    "revbis.yardsticks.measurement.measure",
     "revbis.sweep.plan.make_runner",
     "revbis.doctor.examine",
 )
@@ -114,12 +116,15 @@ def _lines(folder: Path) -> list[list[str]]:
         "eval none --episodes 1",
         "report none",
         "neighbours none",
+        "yardstick none --episodes 2",
     ]
     split = [line.split() for line in lines]
     split += [
         ["eval", run, "--episodes", "1", "--seed", "1"],
         ["report", str(study), "--out", "page"],
         ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
+        ["yardstick", run, "--episodes", "2", "--seed", "1"],
+        ["isolate", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
     ]
     return split
 

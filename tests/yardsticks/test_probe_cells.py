@@ -64,7 +64,7 @@ def test_other_code_is_another_cell(tmp_path: Path, monkeypatch) -> None:
     assert CELL.path(tmp_path) != before
     own = replace(CELL, method=f"{OWN}:make")
     before = own.path(tmp_path)
-    monkeypatch.setattr("revbis.yardsticks.probe.cells._own_code", lambda method: "changed")
+    monkeypatch.setattr("revbis.yardsticks.probe.cells.own_code", lambda method: "changed")
     assert own.path(tmp_path) != before
 
 
@@ -120,7 +120,7 @@ def test_a_cell_that_diverges_does_not_end_the_others(tmp_path: Path, monkeypatc
 @pytest.mark.slow
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     cells = {replace(CELL, method=f"{OWN}:dies", seed=seed): 1.0 for seed in range(2)}
-    with pytest.raises(ValueError, match="a worker of the probe ended without a word"):
+    with pytest.raises(ValueError, match="a worker ended without a word"):
         run_cells(cells, tmp_path, 2, quiet)
 
 

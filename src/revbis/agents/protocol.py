@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,4 +78,15 @@ class Agent(Protocol):
         `encoder`: its encoder passes, a lower bound on the time of an update.
         `objective`: the representation objective, given embeddings.
         `action`: the choice of an action, where that is more than a pass through the networks.
+        """
+
+
+@runtime_checkable
+class SeveralEmbeddings(Protocol):
+    """An agent that embeds observations in more than one way."""
+
+    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
+        """Embeddings of a batch by name, [B, D] each.
+
+        `phi` is what `embed` returns and `distance` compares; `trunk` is what the critic reads.
         """

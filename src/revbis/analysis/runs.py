@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from revbis import schema
 from revbis.analysis.files import explained, shortened
 from revbis.config import SAFE, Config
-from revbis.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile
+from revbis.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
 from revbis.system.json_lines import Record, named, read_lines, read_records
 from revbis.training.failures import given_up
 from revbis.training.folder import (
@@ -21,6 +21,7 @@ from revbis.training.folder import (
     FAILURES,
     RESULT,
     TRAINING,
+    YARDSTICKS,
     is_finished,
     read_result,
 )
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 OnProblem = Callable[[str], None]
 
 # Not part of a method: where and on what it ran, and how it was evaluated.
-_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes"}
+_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes", "yardstick_every"}
 _LARGEST_RETURN = 1e100
 # Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Evaluation(NamedTuple):
             records of earlier versions.
         train_success: The same of success.
         status: What the agent reported of itself, such as c.
+        yardsticks: Measures of its embeddings; empty where they were not measured.
     """
 
     frames: int
@@ -67,6 +69,7 @@ class Evaluation(NamedTuple):
     train_return: float | None
     train_success: float | None
     status: Mapping[str, float]
+    yardsticks: Mapping[str, float]
 
 
 class RaisedAlarm(NamedTuple):
@@ -109,6 +112,8 @@ class Run:
         alarms: The lines of alarms.jsonl.
         failures: Its failed attempts, if there are any.
         finished: Whether its budget is spent.
+        yardsticks: The newest measures of its embeddings, of `revbis yardstick` or of an
+            evaluation, by the names of `revbis.yardsticks.names`; empty if there are none.
     """
 
     folder: Path
@@ -118,6 +123,7 @@ class Run:
     alarms: list[RaisedAlarm]
     failures: Failures | None
     finished: bool
+    yardsticks: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def training(self) -> list[Record]:
@@ -159,6 +165,7 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
         alarms=_read_alarms(folder, problem),
         failures=read_failures(folder, problem),
         finished=_finished(folder, config, problem),
+        yardsticks=_read_yardsticks(folder, evaluations, problem),
     )
     _report_standing(run, problem)
     return run
@@ -246,6 +253,7 @@ def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
         train_return=line.get("train_mean_return"),
         train_success=_share(line.get("train_success_any")),
         status=agent_status(line),
+        yardsticks=_finite(line.get("yardsticks", {})),
     )
 
 
@@ -275,6 +283,27 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> lis
     if odd:
         problem(f"{path}: {named(odd)} skipped: not a valid {what}")
     return records
+
+
+def _read_yardsticks(
+    folder: Path, evaluations: Sequence[Evaluation], problem: OnProblem
+) -> Mapping[str, float]:
+    """The newest yardsticks; at the same frame those of the command."""
+    measured = [one for one in evaluations if one.yardsticks]
+    newest, frames = (measured[-1].yardsticks, measured[-1].reached) if measured else ({}, 0)
+    try:
+        content = (folder / YARDSTICKS).read_bytes()
+        file: YardsticksFile = schema.parse_json(content, YardsticksFile, YARDSTICKS)
+    except FileNotFoundError:
+        return newest
+    except (OSError, ValueError) as reason:
+        problem(f"{folder}: {YARDSTICKS} cannot be read: {explained(reason)}")
+        return newest
+    return _finite(file["yardsticks"]) if file["frames"] >= frames else newest
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if abs(value) <= _LARGEST_RETURN}
 
 
 def _read_about(folder: Path, problem: OnProblem) -> AboutFile:

@@ -19,7 +19,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from revbis.replay import Replay
 
+T = TypeVar("T")
 _LOG = logging.getLogger("revbis")
 _FORMAT = "revbis checkpoint 1"
 _PIECE = 4096  # records in a file, so that saving never needs much memory
@@ -227,11 +228,27 @@ def read_agent(root: Path) -> dict[str, Any] | None:
     Raises:
         DamagedError: If there are checkpoints, but no agent.pt is intact.
     """
+    return _read_newest(root, lambda folder: _agent(folder, _manifest(folder)))
+
+
+def read_checkpoint(root: Path) -> Checkpoint | None:
+    """The newest intact checkpoint, replay buffer included; for readers, as `read_agent` is.
+
+    Args:
+        root: The run's checkpoint folder.
+
+    Raises:
+        DamagedError: If there are checkpoints, but none is intact.
+    """
+    return _read_newest(root, lambda folder: _load(folder, root))
+
+
+def _read_newest(root: Path, read: Callable[[Path], T]) -> T | None:
     problem = None
     for _ in range(_TRIES):
         for folder in reversed(_folders(root)):
             try:
-                return _agent(folder, _manifest(folder))
+                return read(folder)
             except DamagedError as damage:
                 problem = problem or damage
         if problem is None:

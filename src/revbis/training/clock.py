@@ -31,7 +31,7 @@ class Clock:
         try:
             yield
         finally:
-            self._spent[name] += time.perf_counter() - start
+            self._spent[name] = self._spent.get(name, 0.0) + time.perf_counter() - start
 
     def move(self, seconds: float, source: str, target: str) -> None:
         """Moves seconds from one phase to another."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
 
+_YARDSTICKS = 4  # stream of episode seeds
+
 Watch = Callable[[NDArray[Any], dict[str, Any]], None]
 
 
@@ -85,3 +87,8 @@ def episode_seed(run_seed: int, *stream: int) -> int:
     """
     words = np.random.SeedSequence([run_seed, *stream]).generate_state(1)
     return int(words[0])
+
+
+def yardstick_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds of the episodes that yardsticks are measured on."""
+    return [episode_seed(seed, _YARDSTICKS, number) for number in range(episodes)]

@@ -36,6 +36,7 @@ RESULT = "result.json"  # written last, when the budget is spent
 FAILURES = "failures.json"  # failed attempts, written by the sweep
 STOP = "stop"  # tells the running attempt to save and exit
 NEIGHBOURS = "neighbours.png"  # drawn by `revbis neighbours`
+YARDSTICKS = "yardsticks.json"  # measured by `revbis yardstick`
 RECORDS = (TRAINING, EVALUATIONS, ALARMS)
 
 # Its folders.

@@ -98,11 +98,17 @@ class Records:
     def _send(self, kind: str, record: Record) -> None:
         numbers = {
             f"{kind}/{name}": float(value)
-            for name, value in record.items()
+            for name, value in _flat(record).items()
             if isinstance(value, (int, float)) and name != "frames"
         }
         for sink in self._sinks:
             sink.write(numbers, record["frames"])
+
+
+def _flat(record: Record) -> Record:
+    """The record with the yardsticks, which are a record of their own, beside the rest."""
+    yardsticks = record.get("yardsticks", {})
+    return record | {f"yardsticks/{name}": value for name, value in yardsticks.items()}
 
 
 class _TensorBoard:

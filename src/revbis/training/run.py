@@ -32,6 +32,7 @@ from revbis.training.folder import (
     FAILURES,
     RECORDS,
     RESULT,
+    YARDSTICKS,
     RunFolder,
     is_finished,
     read_result,
@@ -147,7 +148,7 @@ def _train(
 def _discard(folder: Path) -> None:
     """Deletes a run's checkpoints, then its records; in this order a kill cannot mix two runs."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    for name in (*RECORDS, RESULT, FAILURES):
+    for name in (*RECORDS, RESULT, FAILURES, YARDSTICKS):
         (folder / name).unlink(missing_ok=True)
 
 

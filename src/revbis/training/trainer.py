@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from revbis.training.alarms import Alarm
 from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
-from revbis.training.evaluate import episode_seed, evaluate, outcome
+from revbis.training.evaluate import episode_seed, evaluate, outcome, yardstick_seeds
 from revbis.training.folder import AGENT, DIAGNOSIS, FACTS, STATE
 from revbis.training.progress import (
     Averages,
@@ -295,6 +295,7 @@ class Trainer:
                 "seconds": round(self.clock.total, 3),
                 **outcome(episodes["eval"]),
                 **on_training,
+                **self._yardsticks(),
                 "status": self.agent.status(),
             }
         )
@@ -307,6 +308,22 @@ class Trainer:
                 config.frames,
             )
         )
+
+    def _yardsticks(self) -> dict[str, Any]:
+        """The yardsticks, if they are due; always on the same episodes, whatever the agent."""
+        config, frames = self.config, self.progress.frames
+        every = config.yardstick_every
+        measured = [each["frames"] for each in self.records.evaluations if "yardsticks" in each]
+        last = frames >= config.frames
+        if every is None or (measured and not last and frames // every <= measured[-1] // every):
+            return {}
+        from revbis.yardsticks.measurement import LEAST_EPISODES, measure
+
+        episodes = max(config.eval_episodes, LEAST_EPISODES)
+        seeds = yardstick_seeds(config.seed, episodes)
+        with self.clock.phase("yardsticks"):
+            values = measure(config.environment, config.discount, self.agent, seeds)
+        return {"yardsticks": values}
 
     def _log(self) -> None:
         """Writes a line of train.jsonl and checks the alarms."""

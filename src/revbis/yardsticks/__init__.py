@@ -1,1 +1,1 @@
-"""How good a learned metric is: learned against exact."""
+"""How good a learned metric is: learned against exact, and without an exact metric to compare."""

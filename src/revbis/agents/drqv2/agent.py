@@ -123,21 +123,21 @@ class DrQV2:
             mean = noisy_action(mean, self.deviation(step), self._explore_generator)
         return np.asarray(mean[0].numpy(), dtype=np.float32)
 
-    @torch.no_grad()
     def embed(self, observations: Tensor) -> Tensor:
         """φ of a batch, [B, latent_dim]; without objective, the critic's trunk, [B, feature_dim].
 
         Args:
             observations: [B, *observation_shape].
         """
+        embeddings = self.embeddings(observations)
+        return embeddings.get("phi", embeddings["trunk"])
+
+    @torch.no_grad()
+    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
+        """The critic's `trunk` of a batch, [B, feature_dim], and `phi` if there is an objective."""
         check_observations(observations, self.observation_shape)
-        parts = self.parts
         with self._precision():
-            features = parts.encoder(observations.to(self.device))
-            if parts.objective is None:
-                return parts.critic.trunk(parts.readouts(features, "critic")[0]).float()
-            z = parts.readouts(features, "projection")[0].float()
-        return parts.objective.scale(parts.norm(z))
+            return self.parts.embeddings(observations.to(self.device))
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """The objective's distance, [N, D] × [M, D] → [N, M]; without objective, SimSR's."""

@@ -135,6 +135,15 @@ class Parts:
         with torch.no_grad():
             torch._foreach_lerp_(self._target_parameters, self._critic_parameters, rate)
 
+    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
+        """The critic's `trunk` of observations, and `phi` if there is an objective, [B, D] each."""
+        features = self.encoder(observations)
+        trunk = self.critic.trunk(self.readouts(features, "critic")[0]).float()
+        if self.objective is None:
+            return {"trunk": trunk}
+        z = self.readouts(features, "projection")[0].float()
+        return {"phi": self.objective.scale(self.norm(z)), "trunk": trunk}
+
     @contextmanager
     def frozen_critic(self) -> Iterator[None]:
         """Within the context, parameters of critic and tokens get no gradient."""

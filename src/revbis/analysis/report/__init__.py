@@ -85,6 +85,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "alarms": sections.alarms(study),
         "summary": summary(study, at),
         "gaps": sections.gaps(study),
+        "yardsticks": sections.yardsticks(study),
         "has_success": any(curves.measure(task) == "success" for task in study.tasks),
         "budget_notes": compare.budget_notes(study, at),
         "pool": pool,

@@ -10,6 +10,7 @@ from revbis.analysis import tables
 from revbis.analysis.files import printable
 from revbis.analysis.generalisation import gap_table
 from revbis.analysis.runs import RaisedAlarm, Run, failure_text
+from revbis.analysis.yardsticks import yardstick_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,6 +108,14 @@ def gaps(study: Study) -> Table | None:
     """The table of generalisation gaps; None if no run was evaluated on training variants too."""
     try:
         return gap_table(study)
+    except ValueError:
+        return None
+
+
+def yardsticks(study: Study) -> Table | None:
+    """The table of yardsticks; None if they were measured of no run."""
+    try:
+        return yardstick_table(study)
     except ValueError:
         return None
 

@@ -1,35 +1,34 @@
-"""Cells of the benchmark: a scenario, a method and a seed; each result is a small file.
-
-A file's name has a checksum of everything that the result depends on, so that a result is reused by
-the same command alone and never mixed with others.
-"""
+"""Cells of the benchmark: a scenario, a method and a seed; each result is a small file."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 import revbis.objectives
-from revbis.system.factories import is_factory_name, search_working_folder
-from revbis.system.files import digest_of_bytes, whole_file, write_whole
+from revbis.system.files import whole_file
 from revbis.tabular.npz import read_npz
 from revbis.yardsticks.probe.measurement import Compared, Measurement, measure
 from revbis.yardsticks.probe.scenarios import SCENARIOS, build
+from revbis.yardsticks.results import (
+    Record,
+    checksum,
+    code_checksum,
+    own_code,
+    read_result,
+    write_result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from revbis.yardsticks.probe.training import ProbeSettings
 
-Record = dict[str, Any]
 _PARTS = ("exact", "images", "measurement", "measures", "problem", "scenarios", "training")
 _MOST_DOTS = 1500
 _FOLDER = "cells"
@@ -59,6 +58,11 @@ class Cell:
         return f"{self.method} on {self.scenario}, seed {self.seed}"
 
     @property
+    def steps(self) -> int:
+        """Gradient steps."""
+        return self.settings.steps
+
+    @property
     def key(self) -> Record:
         """Everything that the result depends on."""
         return {
@@ -68,15 +72,14 @@ class Cell:
             "size": self.size,
             "settings": asdict(self.settings),
             "code": _code(),
-            "own_code": _own_code(self.method) if is_factory_name(self.method) else None,
+            "own_code": own_code(self.method),
             "torch": torch.__version__,
         }
 
     def path(self, out: Path) -> Path:
         """Where its result is, or goes."""
-        checksum = digest_of_bytes(json.dumps(self.key, sort_keys=True).encode())[:12]
         name = self.method.replace(":", ".")
-        return out / _FOLDER / f"{self.scenario}.{name}.{self.seed}.{checksum}.json"
+        return out / _FOLDER / f"{self.scenario}.{name}.{self.seed}.{checksum(self.key)}.json"
 
 
 def run_cell(cell: Cell, out: Path, progress: Callable[[int], None]) -> None:
@@ -93,21 +96,17 @@ def run_cell(cell: Cell, out: Path, progress: Callable[[int], None]) -> None:
     if cell.seed == 0:  # for the picture
         with whole_file(path.with_suffix(".npz")) as file:
             np.savez_compressed(file, allow_pickle=False, **_dots(result))
-    content = {"key": cell.key, "result": _record(cell, result)}
-    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    write_result(path, cell.key, _record(cell, result))
 
 
 def read_cell(cell: Cell, out: Path) -> Record | None:
     """The result of a cell, None if there is none; one that cannot be read counts as none."""
-    path = cell.path(out)
-    try:
-        content = json.loads(path.read_bytes())
-        if cell.seed == 0:
+    if cell.seed == 0:
+        try:
             read_dots(cell, out)
-    except (OSError, ValueError, KeyError):
-        return None
-    same = isinstance(content, dict) and content.get("key") == json.loads(json.dumps(cell.key))
-    return content.get("result") if same else None
+        except (OSError, ValueError, KeyError):
+            return None
+    return read_result(cell.path(out), cell.key)
 
 
 def read_dots(cell: Cell, out: Path) -> dict[str, np.ndarray]:
@@ -161,15 +160,4 @@ def _code() -> str:
     """A checksum of the code that decides results: objectives, and the probe's own."""
     objectives = sorted(Path(revbis.objectives.__path__[0]).glob("*.py"))
     own = [Path(__file__).with_name(f"{name}.py") for name in _PARTS]
-    checksum = hashlib.blake2b(digest_size=16)
-    for path in (*objectives, *own):
-        checksum.update(path.read_bytes())
-    return checksum.hexdigest()
-
-
-@cache
-def _own_code(method: str) -> str | None:
-    """A checksum of the file that a factory is in; what that file imports is not part of it."""
-    search_working_folder()
-    file = getattr(import_module(method.partition(":")[0]), "__file__", None)
-    return None if file is None else digest_of_bytes(Path(file).read_bytes())
+    return code_checksum((*objectives, *own))

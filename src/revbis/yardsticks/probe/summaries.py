@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from revbis.yardsticks.probe.cells import Record
+    from revbis.yardsticks.results import Record
 
 _RESAMPLES = 10_000
 _ENDS = (0.025, 0.975)
@@ -113,7 +113,7 @@ class Results:
             values = [self.of(scenario, method, measure) for method in methods]
             if any(value is not None for value in values):
                 for row, value in zip(table, values, strict=True):
-                    row[heading] = _text(value, with_ends)
+                    row[heading] = interval_text(value, with_ends)
         return table
 
     def _score(self, method: str) -> float:
@@ -136,7 +136,8 @@ def _number(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _text(value: Interval | None, with_ends: bool) -> str:
+def interval_text(value: Interval | None, with_ends: bool) -> str:
+    """A mean with its interval, if that is wanted and known."""
     if value is None:
         return NONE
     if not with_ends or np.isnan(value.low):

@@ -1,0 +1,118 @@
+"""The yardsticks of embeddings: pure functions of arrays.
+
+Their rank correlation is the probe's, their effective rank that of the objectives' metrics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FOLDS = 5
+_RIDGE = 1e-3  # relative to the variance of a feature
+_CONSTANT = 1e-9  # a deviation below this, relative to the mean, is rounding
+_TAIL = 0.1  # share of a return that a time limit may cut off
+
+
+def denoising_factor(anchors: Tensor, positives: Tensor, generator: torch.Generator) -> float:
+    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
+
+    Pos is the mean L2 distance of anchors to their positives, Neg to as many other anchors. 0 where
+    both are 0, as for a constant embedding.
+
+    Args:
+        anchors: Embeddings of what was seen at N moments, [N, D] with N at least 2.
+        positives: Embeddings of the same moments with other noise, [P, N, D].
+        generator: Draws the P negatives of each anchor.
+    """
+    draws, count, _ = positives.shape
+    step = torch.randint(1, count, (draws, count), generator=generator)
+    others = anchors[(torch.arange(count) + step) % count]
+    pos, neg = (
+        float(torch.linalg.vector_norm((each - anchors).double(), dim=2).mean())
+        for each in (positives, others)
+    )
+    return (neg - pos) / (neg + pos) if neg + pos > 0 else 0.0
+
+
+def state_probe(z: Array, states: Array, episode: Ints) -> float:
+    """How much of the state a linear map finds in an embedding: mean R² over the state's numbers.
+
+    Ridge regression; each episode is predicted by a fit to other episodes. R² is relative to the
+    mean of the episodes of the fit. A number that is predicted worse than by that mean counts as 0,
+    and numbers that never change are left out.
+
+    Args:
+        z: Embeddings, (N, D).
+        states: The simulator's state vectors, (N, S).
+        episode: The episode that each is of, (N,).
+
+    Raises:
+        ValueError: If there is only one episode.
+    """
+    numbers = np.unique(episode)
+    if len(numbers) < 2:
+        raise ValueError(f"the state probe needs at least 2 episodes, got {len(numbers)}")
+    states = states[:, _varies(states)]
+    if states.shape[1] == 0:
+        return 0.0
+    folds = min(_FOLDS, len(numbers))
+    fold = np.searchsorted(numbers, episode) % folds
+    error, total = np.zeros(states.shape[1]), np.zeros(states.shape[1])
+    for held_out in range(folds):
+        test = fold == held_out
+        mean = states[~test].mean(axis=0)
+        predicted = mean + _ridge(z[~test], states[~test] - mean, z[test])
+        error += ((states[test] - predicted) ** 2).sum(axis=0)
+        total += ((states[test] - mean) ** 2).sum(axis=0)
+    return float(np.maximum(1 - error / total, 0.0).mean())
+
+
+def returns_to_go(rewards: Array, discount: float) -> Array:
+    """The discounted sum of each reward and those after it, (T,)."""
+    returns = np.empty_like(rewards)
+    following = 0.0
+    for t in range(len(rewards) - 1, -1, -1):
+        following = rewards[t] + discount * following
+        returns[t] = following
+    return returns
+
+
+def complete_returns(length: int, discount: float, terminated: bool) -> int:
+    """How many returns of an episode, from its start on, its time limit hardly cuts off.
+
+    At most 10% of a constant reward's return is missing, but the first half of an episode counts in
+    any case.
+
+    Args:
+        length: Steps of the episode.
+        discount: Discount factor.
+        terminated: Whether the episode ended by itself: then every return is complete.
+    """
+    if terminated or discount == 0.0:
+        return length
+    tail = math.ceil(math.log(_TAIL) / math.log(discount))
+    return length - min(tail, length // 2)
+
+
+def _ridge(x: Array, y: Array, x_test: Array) -> Array:
+    """Predictions for x_test of a ridge regression of centred y on standardised x."""
+    used = _varies(x)
+    mean, deviation = x[:, used].mean(axis=0), x[:, used].std(axis=0)
+    scaled, scaled_test = ((each[:, used] - mean) / deviation for each in (x, x_test))
+    gram = scaled.T @ scaled / len(x) + _RIDGE * np.eye(scaled.shape[1])
+    predicted: Array = scaled_test @ np.linalg.solve(gram, scaled.T @ y / len(x))
+    return predicted
+
+
+def _varies(x: Array) -> NDArray[np.bool_]:
+    """Which columns are not constant, (D,)."""
+    varies: NDArray[np.bool_] = x.std(axis=0) > _CONSTANT * (1 + np.abs(x.mean(axis=0)))
+    return varies

@@ -1,0 +1,19 @@
+"""Names of the yardsticks in records and in tables. Imports no torch: records are read without it.
+
+A record's name is an embedding and a measure: `phi_denoising_id`, for example.
+"""
+
+from __future__ import annotations
+
+# Embeddings: φ, and what the critic reads.
+EMBEDDINGS = {"phi": "φ", "trunk": "critic's trunk"}
+
+# Measures, in the order of tables, with their headings.
+MEASURES = {
+    "denoising_id": "DF, training noise",
+    "denoising_ood": "DF, evaluation noise",
+    "state_r2": "state R²",
+    "effective_rank": "effective rank",
+    "value": "ρ with ΔV",
+}
+NO_NOISE = "no distractor and no state noise: there is no denoising factor (DF)"
