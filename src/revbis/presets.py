@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from revbis import checks
 from revbis.agents.registry import resolve
-from revbis.config import RUN_SETTINGS, Config
+from revbis.config import RUN_SETTINGS, Config, RunSettings
 from revbis.envs.suites import suite_of
 
 PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
@@ -95,30 +95,44 @@ PRESETS = {
 }
 
 
-def preset_settings(name: str, task: str, method: str = "drqv2") -> dict[str, Setting]:
+def preset_settings(
+    name: str, task: str, method: str = "drqv2", observation: str = "pixels"
+) -> dict[str, Setting]:
     """The settings of a preset for a task and a method, without those its agent does not have.
+
+    Args:
+        name: The preset.
+        task: The task.
+        method: The method.
+        observation: pixels or state; some agents have other settings for each.
 
     Raises:
         ValueError: For an unknown preset or method.
     """
     checks.choice(name, PRESETS, "--preset")
-    known, suite = RUN_SETTINGS | resolve(method).agent.flags, suite_of(task)
+    agent, suite = resolve(method).agent, suite_of(task)
+    theirs = {} if agent.presets is None else agent.presets(name, task, observation)
+    agents_own = {key: Setting(*value) for key, value in theirs.items()}
     own = {key: Setting(*value) for key, value in suite.presets.get(name, {}).items()}
     itself = {} if name == "paper" or suite.drawn_by_mujoco else _CPU_ITSELF
-    settings = _SETTINGS[name] | itself | own
+    settings = _SETTINGS[name] | agents_own | itself | own
+    known = RUN_SETTINGS | agent.flags
     return {key: value for key, value in settings.items() if key in known}
 
 
-def preset_config(name: str, task: str, method: str = "drqv2") -> Config:
-    """The config of a preset for a task and a method, with seed 1."""
-    settings = preset_settings(name, task, method)
-    values = {key: setting.value for key, setting in settings.items()}
-    return Config.from_dict({"task": task, "method": method, "preset": name, **values})
+def preset_config(
+    name: str, task: str, method: str = "drqv2", observation: str = "pixels"
+) -> Config:
+    """The config of a preset for a task, a method and a kind of observation, with seed 1."""
+    settings = preset_settings(name, task, method, observation)
+    given = {"task": task, "method": method, "preset": name, "observation": observation}
+    return Config.from_dict(given | {key: setting.value for key, setting in settings.items()})
 
 
 def command_line(config: Config) -> str:
     """The command that trains a run, with a flag for each setting that differs from its preset."""
-    usual = preset_config(config.preset, config.task, config.method).as_dict()
+    usual = preset_config(config.preset, config.task, config.method, config.observation).as_dict()
+    usual["observation"] = RunSettings.observation  # a flag, though the defaults follow from it
     words = ["revbis", "train", "--task", config.task, "--method", config.method]
     words += ["--preset", config.preset, "--seed", str(config.seed)]
     for name, value in config.as_dict().items():

@@ -1,20 +1,21 @@
 """The agents by name, and the methods that users type. Imports no torch.
 
 A method names an agent and, for DrQ-v2, an objective; only `resolve` interprets the name.
-Adding an agent is one entry here.
+Adding an agent is one entry here. A user's own agent is a method too, `agent:` and its factory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.agents.settings import OwnSettings
 from revbis.objectives.registry import OBJECTIVES, check_name
-from revbis.system.factories import load_factory
+from revbis.system.factories import FORM, is_factory_name, load_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from revbis.agents.protocol import Agent
     from revbis.agents.settings import AgentSettings
@@ -28,13 +29,18 @@ class AgentEntry:
         name: Name of the agent.
         settings: The class of its settings.
         builder: "module:function" that builds it; imported on first use, with torch.
+        description: What it is, in a few words.
         objectives: Whether it accepts an objective, in a field `objective` of its settings.
+        presets: By preset, task and observation (pixels or state), the settings that differ for
+            this agent, each as value and source; None if none does.
     """
 
     name: str
     settings: type[AgentSettings]
     builder: str
+    description: str = ""
     objectives: bool = False
+    presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
 
     @property
     def flags(self) -> frozenset[str]:
@@ -63,8 +69,23 @@ class Method(NamedTuple):
             values["objective"] = self.objective
         return self.agent.settings(**values)
 
+    @property
+    def factory(self) -> str | None:
+        """The user's own function that the name contains, of an agent or of an objective."""
+        if self.agent.name.startswith(OWN):
+            return self.agent.builder
+        return self.objective if is_factory_name(self.objective) else None
 
-_DRQV2 = AgentEntry("drqv2", DrQV2Settings, "revbis.agents.drqv2.agent:DrQV2", objectives=True)
+
+OWN = "agent:"  # stands before the factory of a user's own agent
+_DRQV2 = AgentEntry(
+    "drqv2",
+    DrQV2Settings,
+    "revbis.agents.drqv2.agent:DrQV2",
+    "DrQ-v2, without an objective",
+    objectives=True,
+)
+_OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own: revbis train --agent {FORM}")
 _AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2,)}
 
 
@@ -85,8 +106,8 @@ def unregister(name: str) -> None:
 
 
 def agents() -> tuple[AgentEntry, ...]:
-    """Every agent."""
-    return tuple(_AGENTS.values())
+    """Every agent; the last entry stands for users' own."""
+    return (*_AGENTS.values(), _OWN)
 
 
 def methods() -> tuple[str, ...]:
@@ -95,14 +116,19 @@ def methods() -> tuple[str, ...]:
 
 
 def resolve(method: str) -> Method:
-    """The agent and the objective of a method.
+    """The agent and the objective of a method; nothing of the user's own is imported.
 
     Raises:
         ValueError: For an unknown name; lists the known ones.
     """
     if isinstance(method, str) and method in _AGENTS:
         return Method(_AGENTS[method], None)
-    return Method(_DRQV2, check_name(method, "method", also=tuple(_AGENTS)))
+    if isinstance(method, str) and method.startswith(OWN):
+        factory = method.removeprefix(OWN)
+        if not is_factory_name(factory):
+            raise ValueError(f"an agent of your own must be {_OWN.name}, got {method!r:.80}")
+        return Method(replace(_OWN, name=method, builder=factory), None)
+    return Method(_DRQV2, check_name(method, "method", also=(*_AGENTS, _OWN.name)))
 
 
 def make_agent(
@@ -125,7 +151,13 @@ def make_agent(
         device: Device of its networks.
 
     Raises:
-        ValueError: For sizes that do not match.
+        ValueError: For sizes that do not match; for an agent of the user's own that does not work,
+            with what is wrong.
     """
-    build: Callable[..., Agent] = load_factory(resolve(method).agent.builder)
-    return build(tuple(observation_shape), action_size, settings, seed=seed, device=device)
+    shape, entry = tuple(observation_shape), resolve(method).agent
+    if entry.name.startswith(OWN):
+        from revbis.agents.own import make_own
+
+        return make_own(entry.builder, shape, action_size, settings, seed=seed, device=device)
+    build: Callable[..., Agent] = load_factory(entry.builder)
+    return build(shape, action_size, settings, seed=seed, device=device)

@@ -1,4 +1,4 @@
-"""Trains DrQ-v2, alone or with a bisimulation objective."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or another."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from revbis.agents.registry import OWN
 from revbis.commands.console import print_table, status_line, stop_signals
 from revbis.commands.tables import line_width, wrap
 from revbis.config import Config, RunSettings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from revbis.system.json_lines import Record
     from revbis.training.progress import Status
 
-_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, on a task.
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
@@ -36,6 +37,8 @@ class _Call:
 
     objective: str | None = None
     """Your own objective for DrQ-v2, as package.module:factory; replaces --method."""
+    agent: str | None = None
+    """Your own agent, as package.module:factory; replaces --method."""
     restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Discard the run's checkpoints and records and train from frame 0."""
     list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -50,8 +53,10 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
         raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
-    method = _method(_given(words, "--method"), _given(words, "--objective"))
-    usual = preset_config(_given(words, "--preset") or "cpu", task, method)
+    own = {name: _given(words, f"--{name}") for name in ("objective", "agent")}
+    method = _method(_given(words, "--method"), **own)
+    observation = "state" if _given(words, "--observation") == "state" else "pixels"
+    usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
     flags = tyro.cli(
         _arguments(type(usual.agent)),
         prog=prog,
@@ -63,18 +68,24 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     return partial(_train, config, flags.call.restart)
 
 
-def _method(method: str | None, objective: str | None) -> str:
-    """The method that the flags name; your own objective is a method too."""
-    if objective is None:
+def _method(method: str | None, objective: str | None, agent: str | None) -> str:
+    """The method that the flags name; your own objective or agent is a method too."""
+    given = {"objective": objective, "agent": agent}
+    own = {kind: name for kind, name in given.items() if name is not None}
+    if not own:
         return "drqv2" if method is None else method
-    if not is_factory_name(objective):
+    if len(own) == 2:
+        raise ValueError(f"--objective is for DrQ-v2: drop it, or --agent {agent}")
+    [(kind, name)] = own.items()
+    if not is_factory_name(name):
         raise ValueError(
-            f"--objective must be package.module:factory, got {objective!r:.80}; the objectives "
-            "that come with revbis are methods: see revbis train --list"
+            f"--{kind} must be package.module:factory, got {name!r:.80}; the {kind}s that come "
+            "with revbis are methods: see revbis train --list"
         )
-    if method not in (None, "drqv2", objective):
-        raise ValueError(f"--objective {objective} replaces the method: drop --method {method}")
-    return objective
+    meant = f"{OWN}{name}" if kind == "agent" else name
+    if method not in (None, meant) and (kind, method) != ("objective", "drqv2"):
+        raise ValueError(f"--{kind} {name} replaces the method: drop --method {method}")
+    return meant
 
 
 def _arguments(agent: type[AgentSettings]) -> type:
@@ -164,6 +175,7 @@ def _on_training(record: Record) -> str:
 
 
 def _list() -> None:
+    from revbis.agents.registry import agents
     from revbis.envs import task_names
     from revbis.envs.custom import SUITE as OWN
     from revbis.envs.suites import SUITES
@@ -173,7 +185,10 @@ def _list() -> None:
     print("presets:")
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
-    print("methods:\n  drqv2             DrQ-v2 alone; the others add an objective:")
+    print("methods:")
+    for agent in agents():
+        print(f"  {agent.name:<17} {agent.description}")
+    print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
         print(f"  {name:<17} {entry.description}")
     print("tasks:")

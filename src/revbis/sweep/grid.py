@@ -79,9 +79,10 @@ class Grid:
     def _config(
         self, out: Path, seed: int, task: str, method: str, override: Mapping[str, Any]
     ) -> Config:
-        start = preset_config(self.preset, task, method)
-        others = setting_names() - start.as_dict().keys()  # of agents that this method is not
         values = {**self.settings, **override}
+        observation = "state" if values.get("observation") == "state" else "pixels"
+        start = preset_config(self.preset, task, method, observation)
+        others = setting_names() - start.as_dict().keys()  # of agents that this method is not
         settings = {name: value for name, value in values.items() if name not in others}
         try:
             return start.with_settings(seed=seed, out=out, **settings)

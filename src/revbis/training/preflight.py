@@ -13,7 +13,7 @@ from revbis.envs.pixel_noise import check_strength
 from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
 from revbis.system.extras import is_installed
-from revbis.system.factories import is_factory_name, load_factory
+from revbis.system.factories import load_factory
 from revbis.system.processor import check_bfloat16
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def _check_background(spec: str, pixels: int) -> None:
 
 
 def _check_machine(config: Config) -> None:
-    objective = resolve(config.method).objective
-    if objective is not None and is_factory_name(objective):
-        load_factory(objective)
+    factory = resolve(config.method).factory
+    if factory is not None:
+        load_factory(factory)
     try:
         check_task(config.task)
     except ModuleNotFoundError as absent:
