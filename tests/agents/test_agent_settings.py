@@ -14,10 +14,11 @@ def test_defaults_are_the_papers():
     assert (s.noise_start, s.noise_end, s.noise_steps) == (1.0, 0.1, 2_000_000)
 
 
-def test_methods_are_drqv2_and_all_objectives():
-    assert list(methods()) == ["drqv2", *OBJECTIVES]
-    assert [resolve(method).objective for method in methods()] == [None, *OBJECTIVES]
-    assert {resolve(method).agent.name for method in methods()} == {"drqv2"}
+def test_methods_are_the_agents_and_all_objectives_of_drqv2():
+    assert list(methods()) == ["drqv2", "dreamerv3", *OBJECTIVES]
+    assert [resolve(method).objective for method in methods()] == [None, None, *OBJECTIVES]
+    assert {resolve(method).agent.name for method in ("drqv2", *OBJECTIVES)} == {"drqv2"}
+    assert resolve("dreamerv3").agent.name == "dreamerv3"
     assert resolve("mine:make").objective == "mine:make"
 
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from tests.training import evaluations, flags, tiny_config
 
-from revbis.agents import methods
 from revbis.cli import main
+from revbis.objectives import OBJECTIVES
 from revbis.system import files, processor
 from revbis.system.json_lines import read_records
 from revbis.training import checkpoint as checkpoint_module
@@ -329,9 +329,10 @@ def test_nan_reward_is_an_error(tmp_path: Path) -> None:
 
 
 MODES = itertools.cycle(["joint", "alternating", "balanced"])
+METHODS = [(method, next(MODES)) for method in ("drqv2", *OBJECTIVES)]
 
 
-@pytest.mark.parametrize(("method", "mode"), [(method, next(MODES)) for method in methods()])
+@pytest.mark.parametrize(("method", "mode"), METHODS)
 def test_every_method_trains(tmp_path: Path, method: str, mode: str) -> None:
     settings = WALK | {"frames": 400, "method": method, "mode": mode}
     config = tiny_config(tmp_path, **settings)

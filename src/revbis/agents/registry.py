@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from revbis.agents.dreamerv3.presets import presets as dreamerv3_presets
+from revbis.agents.dreamerv3.settings import DreamerV3Settings
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.settings import OwnSettings
 from revbis.objectives.registry import OBJECTIVES, check_name
@@ -33,6 +35,7 @@ class AgentEntry:
         objectives: Whether it accepts an objective, in a field `objective` of its settings.
         presets: By preset, task and observation (pixels or state), the settings that differ for
             this agent, each as value and source; None if none does.
+        requires: A module outside the core that it needs, and the extra of revbis that installs it.
     """
 
     name: str
@@ -41,6 +44,7 @@ class AgentEntry:
     description: str = ""
     objectives: bool = False
     presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
+    requires: tuple[str, str] | None = None
 
     @property
     def flags(self) -> frozenset[str]:
@@ -85,8 +89,16 @@ _DRQV2 = AgentEntry(
     "DrQ-v2, without an objective",
     objectives=True,
 )
+_DREAMERV3 = AgentEntry(
+    "dreamerv3",
+    DreamerV3Settings,
+    "revbis.agents.dreamerv3.agent:DreamerV3",
+    "Dreamer-v3 by sheeprl: learns in imagination; needs revbis[dreamer]",
+    presets=dreamerv3_presets,
+    requires=("sheeprl", "dreamer"),
+)
 _OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own: revbis train --agent {FORM}")
-_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2,)}
+_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _DREAMERV3)}
 
 
 def register(entry: AgentEntry) -> None:
