@@ -138,18 +138,20 @@ def test_streams_leave_the_global_generator_alone_and_continue():
     assert torch.equal(torch.rand(2), expected)
 
 
-def test_sequences_know_the_reward_before_them():
+def test_the_replay_knows_the_rewards_before_sequences():
     replay = filled()
-    sequences = replay.gather_sequences(np.arange(replay.count_sequences(9)), 9, shift="sequence")
-    first = sequences.reward[:, 0]  # 1 for the first step of an episode, then 2, ...
-    assert torch.equal(sequences.reward_before, first - 1) and set(first.tolist()) == {1, 2, 3, 4}
+    positions = np.arange(replay.count_sequences(9))
+    first = replay.gather_sequences(positions, 9, shift="sequence").reward[:, 0]
+    assert set(first.tolist()) == {1, 2, 3, 4}  # of each episode's first step, of its second, ...
+    assert torch.equal(replay.rewards_before(positions, 9), first - 1)
+    assert replay.rewards_before(positions[[1]], 9).tolist() == [1.0]
 
 
 @needs_sheeprl
 def test_the_rows_that_sheeprl_learns_from():
-    agent, replay = dreamer(), filled()
-    sequences = replay.gather_sequences(np.array([0, 3]), 9, shift="sequence")
-    rows = agent._data(sequences)
+    agent, replay, positions = dreamer(), filled(), np.array([0, 3])
+    sequences = replay.gather_sequences(positions, 9, shift="sequence")
+    rows = agent._data(sequences, replay.rewards_before(positions, 9))
     assert rows["rgb"].shape == (10, 2, *PIXELS) and rows["rgb"].dtype == torch.uint8
     assert rows["rewards"][:, 0, 0].tolist() == list(range(10))  # arriving, not leaving
     assert rows["rewards"][:, 1, 0].tolist() == list(range(3, 13))
@@ -233,5 +235,5 @@ def test_embeddings_states_and_mistakes():
         agent.load_state_dict(saved(dreamer(VECTOR)))
     with pytest.raises(ValueError, match="observation must be uint8 of shape"):
         agent.act(np.zeros(3, np.uint8), 0, explore=True)
-    with pytest.raises(ValueError, match="needs 9 consecutive steps"):
+    with pytest.raises(ValueError, match="needs an episode of 9 steps for sequences of 10"):
         agent.update(filled(steps=8), 20)

@@ -52,11 +52,9 @@ class Sequences(NamedTuple):
         action: float32 [B, T, A].
         reward: Of single steps, float32 [B, T].
         discount: The environment's, without γ: 0 at a termination, float32 [B, T].
-        reward_before: Of the step that led to obs[:, 0], float32 [B]; 0 where the episode begins.
     """
 
     obs: Tensor
     action: Tensor
     reward: Tensor
     discount: Tensor
-    reward_before: Tensor | None = None

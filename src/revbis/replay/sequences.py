@@ -113,5 +113,4 @@ def gather_sequences(ring: Ring, starts: Ints, length: int, stack: int, shifts: 
     action, reward, discount = (
         torch.from_numpy(ring.columns[name][slots]) for name in ("action", "reward", "discount")
     )
-    before = torch.from_numpy(ring.columns["reward"][index[:, 0] % ring.layout.capacity])
-    return Sequences(obs.reshape(*index.shape, *obs.shape[1:]), action, reward, discount, before)
+    return Sequences(obs.reshape(*index.shape, *obs.shape[1:]), action, reward, discount)

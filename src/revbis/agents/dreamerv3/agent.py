@@ -143,18 +143,16 @@ class DreamerV3:
         """One update on sequences from the replay buffer; see `learn`."""
         checks.whole(step, "step", 0)
         checks.flag(with_metrics, "with_metrics")
-        settings = self.settings
         with self.stopwatch("sample"):
-            sequences = replay.sample_sequences(
-                settings.batch_size, settings.sequence_length - 1, shift="sequence"
-            )
-        return self.learn(sequences, replay.discount)
+            sequences, before = self._sample(replay)
+        return self.learn(sequences, before, replay.discount)
 
-    def learn(self, sequences: Sequences, discount: float) -> Metrics:
+    def learn(self, sequences: Sequences, before: Tensor, discount: float) -> Metrics:
         """One step of sheeprl's `train`, after its step of the target critic.
 
         Args:
             sequences: Of `sequence_length` observations.
+            before: Rewards of the steps that led to their first observations, [B].
             discount: γ.
 
         Returns:
@@ -170,7 +168,7 @@ class DreamerV3:
                 parts.fabric,
                 *parts.networks.values(),
                 *parts.optimisers.values(),
-                self._data(sequences),
+                self._data(sequences, before),
                 collected,
                 parts.config,
                 True,
@@ -238,10 +236,23 @@ class DreamerV3:
         images = self.parts.key == "rgb"
         return {self.parts.key: observations / 255 - 0.5 if images else observations}
 
-    def _data(self, sequences: Sequences) -> dict[str, Tensor]:
+    def _sample(self, replay: Replay) -> tuple[Sequences, Tensor]:
+        """Sequences drawn uniformly, and the rewards of the steps before them."""
+        settings, length = self.settings, self.settings.sequence_length - 1
+        count = replay.count_sequences(length)
+        if not count:
+            raise ValueError(
+                f"dreamerv3 needs an episode of {length} steps for sequences of {length + 1} "
+                "observations, but the replay has none; use a smaller --sequence-length"
+            )
+        with self._streams.drawing("update"):
+            positions = torch.randint(count, (settings.batch_size,)).numpy()
+        sequences = replay.gather_sequences(positions, length, shift="sequence")
+        return sequences, replay.rewards_before(positions, length)
+
+    def _data(self, sequences: Sequences, before: Tensor) -> dict[str, Tensor]:
         """The sequences as sheeprl stores them, [T, B, ...]: each row with what led to it."""
-        action, before = sequences.action, sequences.reward_before
-        assert before is not None
+        action = sequences.action
         reward = torch.cat([before[:, None], sequences.reward], dim=1)
         ended = torch.cat([torch.zeros_like(before)[:, None], 1 - sequences.discount], dim=1)
         rows = {
