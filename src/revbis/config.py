@@ -38,8 +38,8 @@ class RunSettings:
     task: Annotated[Text, tyro.conf.arg(help_behavior_hint="(required)")]
     """dmc:NAME, metaworld:NAME, gym:ID or package.module:factory."""
     method: str = "drqv2"
-    """drqv2 alone, or with an objective by name (mico, simsr-rev, ...), or another agent: taco or
-    tdmpc."""
+    """drqv2 alone, or with an objective by name (mico, simsr-rev, ...), or another agent: taco,
+    tdmpc or dreamerv3."""
     preset: Literal["paper", "cpu"] = "paper"
     """Source of the defaults: paper (for GPUs) or cpu (smaller in every dimension)."""
     seed: Seed = 1

@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 from revbis.cli import main
 from revbis.doctor import Finding, Report, drawing, examination, examine, packages, process
 from revbis.envs.rendering import backend_loads
+from revbis.system import extras
 
 SIMULATORS = ("gymnasium", "mujoco", "dm_control", "metaworld")
 DRAWN = {"renderer": "NVIDIA A100", "vendor": "NVIDIA", "full": 900.0, "fast": 2000.0}
@@ -271,6 +272,20 @@ def test_versions_that_were_not_tested(answers) -> None:
     assert finding(report, "dm_control").health == "ok"
 
 
+def test_a_package_that_does_not_fit_beside_another(answers, monkeypatch) -> None:
+    lines = ['sheeprl==0.8.*; extra == "dreamer"', 'pillow<12; extra == "dreamer"']
+    monkeypatch.setattr(extras, "requires", lambda _: lines)
+    absent = packages.examine_package("sheeprl", {})
+    assert absent.health == "not needed" and "for the agent dreamerv3 only" in absent.detail
+    assert absent.fixes == ('pip install "sheeprl==0.8.*" "pillow<12"',)
+    answers["versions"] |= {"sheeprl": "0.8.4", "pillow": "11.3.0"}
+    assert packages.examine_package("sheeprl", {}).health == "ok"
+    answers["versions"]["pillow"] = "13.0.0"
+    found = packages.examine_package("sheeprl", {})
+    assert found.detail == "0.8.4: needs pillow<12, but pillow 13.0.0 is installed"
+    assert (found.health, found.fixes) == ("warning", ('pip install "pillow<12"',))
+
+
 @pytest.mark.parametrize(
     ("wanted", "version", "fits"),
     [
@@ -302,7 +317,7 @@ def test_every_extra_and_pin_is_in_the_metadata() -> None:
     for name in SIMULATORS:
         assert packages._install(name)[0].startswith('pip install "')
         assert packages.EXTRAS[name] in text
-    assert list(packages.EXTRAS) == [*SIMULATORS, "ray", "av"]
+    assert list(packages.EXTRAS) == [*SIMULATORS, "ray", "av", "sheeprl"]
 
 
 def test_with_nothing_but_the_core(monkeypatch, capsys) -> None:

@@ -9,6 +9,7 @@ Agents load on first use, so that settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
+from revbis.agents.base import BaseAgent
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.agents.protocol import Agent
 from revbis.agents.registry import AgentEntry, make_agent, methods, register, resolve, unregister
@@ -26,6 +27,7 @@ __all__ = [
     "Agent",
     "AgentEntry",
     "AgentSettings",
+    "BaseAgent",
     "DrQV2",
     "DrQV2Settings",
     "TDMPCSettings",

@@ -1,21 +1,24 @@
 """The agents by name, and the methods that users type. Imports no torch.
 
 A method names an agent and, for DrQ-v2, an objective; only `resolve` interprets the name.
-Adding an agent is one entry here.
+Adding an agent is one entry here. A user's own agent is a method too, `agent:` and its factory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from revbis.agents.dreamerv3.presets import presets as dreamerv3_presets
+from revbis.agents.dreamerv3.settings import DreamerV3Settings
 from revbis.agents.drqv2.settings import DrQV2Settings
+from revbis.agents.settings import OwnSettings
 from revbis.agents.taco.presets import presets as taco_presets
 from revbis.agents.taco.settings import TacoSettings
 from revbis.agents.tdmpc.presets import presets as tdmpc_presets
 from revbis.agents.tdmpc.settings import TDMPCSettings
 from revbis.objectives.registry import OBJECTIVES, check_name, needs_one_step
-from revbis.system.factories import load_factory
+from revbis.system.factories import FORM, is_factory_name, load_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +39,7 @@ class AgentEntry:
         objectives: Whether it accepts an objective, in a field `objective` of its settings.
         presets: By preset, task and observation (pixels or state), the settings that differ for
             this agent, each as value and source; None if none does.
+        requires: A module outside the core that it needs, and the extra of revbis that installs it.
     """
 
     name: str
@@ -44,6 +48,7 @@ class AgentEntry:
     description: str = ""
     objectives: bool = False
     presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
+    requires: tuple[str, str] | None = None
 
     @property
     def flags(self) -> frozenset[str]:
@@ -78,7 +83,15 @@ class Method(NamedTuple):
             values["objective"] = self.objective
         return self.agent.settings(**self.defaults | values)
 
+    @property
+    def factory(self) -> str | None:
+        """The user's own function that the name contains, of an agent or of an objective."""
+        if self.agent.name.startswith(OWN):
+            return self.agent.builder
+        return self.objective if is_factory_name(self.objective) else None
 
+
+OWN = "agent:"  # stands before the factory of a user's own agent
 _DRQV2 = AgentEntry(
     "drqv2",
     DrQV2Settings,
@@ -100,7 +113,18 @@ _TDMPC = AgentEntry(
     "TD-MPC: planning in a learned latent space",
     presets=tdmpc_presets,
 )
-_AGENTS: dict[str, AgentEntry] = {entry.name: entry for entry in (_DRQV2, _TACO, _TDMPC)}
+_DREAMERV3 = AgentEntry(
+    "dreamerv3",
+    DreamerV3Settings,
+    "revbis.agents.dreamerv3.agent:DreamerV3",
+    "Dreamer-v3 by sheeprl: learns in imagination; needs revbis[dreamer]",
+    presets=dreamerv3_presets,
+    requires=("sheeprl", "dreamer"),
+)
+_OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own: revbis train --agent {FORM}")
+_AGENTS: dict[str, AgentEntry] = {
+    entry.name: entry for entry in (_DRQV2, _TACO, _TDMPC, _DREAMERV3)
+}
 
 
 def register(entry: AgentEntry) -> None:
@@ -120,8 +144,8 @@ def unregister(name: str) -> None:
 
 
 def agents() -> tuple[AgentEntry, ...]:
-    """Every agent."""
-    return tuple(_AGENTS.values())
+    """Every agent; the last entry stands for users' own."""
+    return (*_AGENTS.values(), _OWN)
 
 
 def methods() -> tuple[str, ...]:
@@ -130,14 +154,19 @@ def methods() -> tuple[str, ...]:
 
 
 def resolve(method: str) -> Method:
-    """The agent and the objective of a method.
+    """The agent and the objective of a method; nothing of the user's own is imported.
 
     Raises:
         ValueError: For an unknown name; lists the known ones.
     """
     if isinstance(method, str) and method in _AGENTS:
         return Method(_AGENTS[method], None)
-    return Method(_DRQV2, check_name(method, "method", also=tuple(_AGENTS)))
+    if isinstance(method, str) and method.startswith(OWN):
+        factory = method.removeprefix(OWN)
+        if not is_factory_name(factory):
+            raise ValueError(f"an agent of your own must be {_OWN.name}, got {method!r:.80}")
+        return Method(replace(_OWN, name=method, builder=factory), None)
+    return Method(_DRQV2, check_name(method, "method", also=(*_AGENTS, _OWN.name)))
 
 
 def make_agent(
@@ -160,7 +189,13 @@ def make_agent(
         device: Device of its networks.
 
     Raises:
-        ValueError: For sizes that do not match.
+        ValueError: For sizes that do not match; for an agent of the user's own that does not work,
+            with what is wrong.
     """
-    build: Callable[..., Agent] = load_factory(resolve(method).agent.builder)
-    return build(tuple(observation_shape), action_size, settings, seed=seed, device=device)
+    shape, entry = tuple(observation_shape), resolve(method).agent
+    if entry.name.startswith(OWN):
+        from revbis.agents.own import make_own
+
+        return make_own(entry.builder, shape, action_size, settings, seed=seed, device=device)
+    build: Callable[..., Agent] = load_factory(entry.builder)
+    return build(shape, action_size, settings, seed=seed, device=device)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from revbis import schema
-from revbis.schema import Batch, CountOrZero
+from revbis.schema import Batch, CountOrZero, Text
 
 Shape = tuple[int, ...]
 
@@ -64,3 +65,35 @@ class AgentSettings:
     def for_reading(self) -> Self:
         """Settings with the same networks, for reading a trained agent on any machine."""
         return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings(AgentSettings):
+    """Settings of a user's own agent, whose options only its factory knows.
+
+    Raises:
+        ValueError: If a value is not of its type or out of range.
+    """
+
+    agent_options: tuple[Text, ...] = ()
+    """NAME=VALUE for the factory of your own agent; a VALUE is a number, true, a [list] or text."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.options  # noqa: B018 (refuses words that are no options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of the factory by name."""
+        options: dict[str, Any] = {}
+        for word in self.agent_options:
+            name, equals, value = word.partition("=")
+            if not equals or not name.isidentifier():
+                raise ValueError(f"agent_options must be NAME=VALUE, got {word!r:.80}")
+            if name in options:
+                raise ValueError(f"agent_options has {name} more than once")
+            try:
+                options[name] = json.loads(value)
+            except (ValueError, RecursionError):
+                options[name] = value
+        return options

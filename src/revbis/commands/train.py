@@ -1,4 +1,4 @@
-"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, TACO or TD-MPC."""
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or another."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from revbis.agents.registry import OWN
 from revbis.commands.console import print_table, status_line, stop_signals
 from revbis.commands.tables import line_width, wrap
 from revbis.config import Config, RunSettings
@@ -36,6 +37,8 @@ class _Call:
 
     objective: str | None = None
     """Your own objective for DrQ-v2, as package.module:factory; replaces --method."""
+    agent: str | None = None
+    """Your own agent, as package.module:factory; replaces --method."""
     restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Discard the run's checkpoints and records and train from frame 0."""
     list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -50,7 +53,8 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
         raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
-    method = _method(_given(words, "--method"), _given(words, "--objective"))
+    own = {name: _given(words, f"--{name}") for name in ("objective", "agent")}
+    method = _method(_given(words, "--method"), **own)
     observation = "state" if _given(words, "--observation") == "state" else "pixels"
     usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
     flags = tyro.cli(
@@ -64,18 +68,24 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     return partial(_train, config, flags.call.restart)
 
 
-def _method(method: str | None, objective: str | None) -> str:
-    """The method that the flags name; your own objective is a method too."""
-    if objective is None:
+def _method(method: str | None, objective: str | None, agent: str | None) -> str:
+    """The method that the flags name; your own objective or agent is a method too."""
+    given = {"objective": objective, "agent": agent}
+    own = {kind: name for kind, name in given.items() if name is not None}
+    if not own:
         return "drqv2" if method is None else method
-    if not is_factory_name(objective):
+    if len(own) == 2:
+        raise ValueError(f"--objective is for DrQ-v2: drop it, or --agent {agent}")
+    [(kind, name)] = own.items()
+    if not is_factory_name(name):
         raise ValueError(
-            f"--objective must be package.module:factory, got {objective!r:.80}; the objectives "
-            "that come with revbis are methods: see revbis train --list"
+            f"--{kind} must be package.module:factory, got {name!r:.80}; the {kind}s that come "
+            "with revbis are methods: see revbis train --list"
         )
-    if method not in (None, "drqv2", objective):
-        raise ValueError(f"--objective {objective} replaces the method: drop --method {method}")
-    return objective
+    meant = f"{OWN}{name}" if kind == "agent" else name
+    if method not in (None, meant) and (kind, method) != ("objective", "drqv2"):
+        raise ValueError(f"--{kind} {name} replaces the method: drop --method {method}")
+    return meant
 
 
 def _arguments(agent: type[AgentSettings]) -> type:

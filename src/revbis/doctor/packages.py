@@ -11,11 +11,15 @@ from packaging.version import InvalidVersion
 from revbis.doctor import process
 from revbis.doctor.report import Finding, Health
 from revbis.envs import suites
-from revbis.system.extras import install_line, requirements
+from revbis.system.extras import install_line, requirements, requirements_of
 
-_OPTIONAL = {"ray": "for sweeps over many machines", "av": "for videos"}
+_OPTIONAL = {
+    "ray": "for sweeps over many machines",
+    "av": "for videos",
+    "sheeprl": "for the agent dreamerv3",
+}
 # Each package outside the core, and the extra that installs it.
-EXTRAS = suites.packages() | {"ray": "sweep", "av": "video"}
+EXTRAS = suites.packages() | {"ray": "sweep", "av": "video", "sheeprl": "dreamer"}
 
 
 def examine_package(name: str, environment: dict[str, str]) -> Finding:
@@ -31,11 +35,26 @@ def examine_package(name: str, environment: dict[str, str]) -> Finding:
         health: Health = "not needed" if name in _OPTIONAL else "missing"
         purpose = f"; {_OPTIONAL[name]} only" if name in _OPTIONAL else ""
         return Finding(name, health, f"not installed{purpose}", _install(name))
-    if name not in _OPTIONAL:
-        answer = process.ask(name, **environment)
-        if "error" in answer:
-            return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
+    if name in _OPTIONAL:
+        return _conflict(name, installed) or versioned(name, installed)
+    answer = process.ask(name, **environment)
+    if "error" in answer:
+        return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
     return versioned(name, installed)
+
+
+def _conflict(name: str, installed: str) -> Finding | None:
+    """A warning if another package that its extra names is of a version that does not fit."""
+    try:
+        others = [each for each in requirements_of(EXTRAS[name]) if each.name != name]
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        return None
+    for other in others:
+        now = version(other.name)
+        if not accepts(other.specifier, now):
+            detail = f"{installed}: needs {other}, but {other.name} {now} is installed"
+            return Finding(name, "warning", detail, (f'pip install "{other}"',))
+    return None
 
 
 def examine_numpy() -> Finding:

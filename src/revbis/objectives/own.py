@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from copy import deepcopy
-from inspect import signature
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
@@ -14,14 +13,16 @@ from revbis import checks
 from revbis.objectives.inputs import Transitions
 from revbis.objectives.output import ObjectiveOutput
 from revbis.objectives.protocol import Level, Objective
-from revbis.system.factories import described, load_factory
+from revbis.system import trials
+from revbis.system.trials import attempt, call_factory, check_status, kind
 from revbis.tabular import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _ROWS, _OTHERS = 6, 4
 _MEMBERS = sorted(member for member in vars(Objective) if not member.startswith("_"))
+_check_tensor = partial(trials.check_tensor, batch=_ROWS)
 
 
 def make_own(
@@ -36,18 +37,8 @@ def make_own(
             objective; one line that says why.
         ModuleNotFoundError: If the factory's module needs one that is not installed.
     """
-    factory, options = load_factory(name), options or {}
-    try:
-        signature(factory).bind(latent_dim, action_dim, **options)
-    except TypeError as problem:
-        words = ", ".join(["latent_dim", "action_dim", *(f"{key}=..." for key in options)])
-        raise ValueError(f"{name}: the factory is called with ({words}): {problem}") from None
-    except ValueError:  # a callable without a signature
-        pass
-    try:
-        objective = factory(latent_dim, action_dim, **options)
-    except Exception as error:
-        raise ValueError(f"{name}: the factory raised {described(error)}") from error
+    sizes = {"latent_dim": latent_dim, "action_dim": action_dim}
+    objective = call_factory(name, sizes, options or {})
     try:
         with torch.random.fork_rng(devices=[]):
             return check_objective(objective, latent_dim, action_dim)
@@ -66,7 +57,7 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     missing = [member for member in _MEMBERS if member not in dir(objective)]
     if missing or not isinstance(objective, Objective):
         raise ValueError(
-            f"the factory must return an objective, but {_kind(objective)} has no "
+            f"the factory must return an objective, but {kind(objective)} has no "
             f"{', '.join(missing) or '__call__'}; revbis.objectives.BaseObjective has the defaults"
         )
     checks.choice(objective.compares, get_args(Level), "compares")
@@ -74,14 +65,14 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     generator = torch.Generator().manual_seed(0)
     batch = _random_batch(latent_dim, action_dim, generator)
     actions = _policy_actions(objective, batch.action)
-    state = deepcopy(_call("state_dict()", objective.state_dict))
+    state = deepcopy(attempt("state_dict()", objective.state_dict))
     _check_parameters(objective)
     _check_embeddings(objective, batch)
-    out = _call("calling the objective", objective, *batch[:5], generator=generator, **actions)
+    out = attempt("calling the objective", objective, *batch[:5], generator=generator, **actions)
     _check_output(out, batch, bool(list(objective.coefficient_parameters())))
-    _check_status(_call("status()", objective.status))
-    _call("load_state_dict(state_dict())", objective.load_state_dict, state)
-    if not isinstance(_call("to(device)", objective.to, torch.device("cpu")), Objective):
+    check_status(attempt("status()", objective.status))
+    attempt("load_state_dict(state_dict())", objective.load_state_dict, state)
+    if not isinstance(attempt("to(device)", objective.to, torch.device("cpu")), Objective):
         raise ValueError("to(device) must return the objective")
     return objective
 
@@ -110,11 +101,11 @@ def _check_parameters(objective: Objective) -> None:
     }
     seen: set[nn.Parameter] = set()
     for name, function in kinds.items():
-        parameters = _call(name, lambda function=function: list(function()))
+        parameters = attempt(name, lambda function=function: list(function()))
         for parameter in parameters:
             if not isinstance(parameter, nn.Parameter) or not parameter.requires_grad:
                 raise ValueError(
-                    f"{name} must give trainable torch.nn.Parameters, got {_kind(parameter)}"
+                    f"{name} must give trainable torch.nn.Parameters, got {kind(parameter)}"
                 )
         if seen & set(parameters):
             raise ValueError(f"{name} must not repeat what representation_parameters() gives")
@@ -124,20 +115,20 @@ def _check_parameters(objective: Objective) -> None:
 @torch.no_grad()
 def _check_embeddings(objective: Objective, batch: Transitions) -> None:
     rows, width = batch.z.shape
-    scaled = _call("scale(z)", objective.scale, batch.z)
+    scaled = attempt("scale(z)", objective.scale, batch.z)
     _check_tensor("scale(z)", scaled, (rows, width))
-    embedding = _call("embed(z, action)", objective.embed, batch.z, batch.action)
+    embedding = attempt("embed(z, action)", objective.embed, batch.z, batch.action)
     _check_tensor("embed(z, action)", embedding, (rows, None))
     for x in (scaled, embedding):
-        distances = _call("distance(x, y)", objective.distance, x, x[:_OTHERS])
+        distances = attempt("distance(x, y)", objective.distance, x, x[:_OTHERS])
         _check_tensor("distance(x, y)", distances, (rows, _OTHERS))
-        pairs = _call("distance(x, y, rowwise=True)", objective.distance, x, x, rowwise=True)
+        pairs = attempt("distance(x, y, rowwise=True)", objective.distance, x, x, rowwise=True)
         _check_tensor("distance(x, y, rowwise=True)", pairs, (rows,))
 
 
 def _check_output(out: object, batch: Transitions, has_coefficient: bool) -> None:
     if not isinstance(out, ObjectiveOutput):
-        raise ValueError(f"calling the objective must give an ObjectiveOutput, got {_kind(out)}")
+        raise ValueError(f"calling the objective must give an ObjectiveOutput, got {kind(out)}")
     for name, loss in out.losses.items():
         _check_tensor(name, loss, ())
     if has_coefficient != (out.coefficient_loss is not None):
@@ -155,40 +146,5 @@ def _check_output(out: object, batch: Transitions, has_coefficient: bool) -> Non
     if out.prediction is not None:
         permuted = isinstance(out.prediction, Tensor) and out.prediction.ndim == 1
         _check_tensor("prediction", out.prediction, (rows,) if permuted else (rows, rows))
-    for name, value in _call("metrics", lambda: out.metrics).items():
+    for name, value in attempt("metrics", lambda: out.metrics).items():
         _check_tensor(f"metrics[{name!r}]", value, ())
-
-
-def _check_status(status: object) -> None:
-    if not isinstance(status, dict):
-        raise ValueError(f"status() must return a dict of numbers, got {_kind(status)}")
-    for name, value in status.items():
-        if not isinstance(value, float | int) or not math.isfinite(value):
-            raise ValueError(f"status()[{name!r}] must be a finite number, got {value!r:.80}")
-
-
-def _check_tensor(name: str, tensor: object, shape: tuple[int | None, ...]) -> None:
-    """A finite tensor of this shape; None stands for any size."""
-    if not isinstance(tensor, Tensor):
-        raise ValueError(f"{name} must be a tensor, got {_kind(tensor)}")
-    sizes = [size if size is not None else "D" for size in shape]
-    if tensor.ndim != len(shape) or any(
-        size not in (None, real) for size, real in zip(shape, tensor.shape, strict=True)
-    ):
-        size = "a scalar" if not shape else str(sizes).replace("'", "")
-        raise ValueError(f"{name} must be {size} for a batch of {_ROWS}, got {list(tensor.shape)}")
-    bad = int((~torch.isfinite(tensor)).sum())
-    if bad:
-        raise ValueError(f"{name} has {bad} non-finite values of {tensor.numel()}")
-
-
-def _call(name: str, function: Callable[..., Any], *arguments: object, **options: object) -> Any:
-    """The function's result; whatever it raises becomes a ValueError that names it."""
-    try:
-        return function(*arguments, **options)
-    except Exception as error:
-        raise ValueError(f"{name} raised {described(error)}") from error
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else type(value).__name__

@@ -275,6 +275,11 @@ class Replay:
         shifts = self._draw_shifts(len(index) * views.shifts)
         return gather_sequences(self._ring, index, length, views, self.stack, shifts)
 
+    def rewards_before(self, positions: Ints, length: int) -> Tensor:
+        """Rewards of the steps that led to sequences' starts, [B]; 0 where an episode begins."""
+        index = self._sequences.queue(length, self._written).at(positions)
+        return torch.from_numpy(self._ring.columns["reward"][index % self._layout.capacity])
+
     @contextmanager
     def _timed(self) -> Iterator[None]:
         start = time.perf_counter()

@@ -22,6 +22,23 @@ def requirements() -> list[Requirement]:
     return [Requirement(line) for line in requires("revbis") or ()]
 
 
+def requirements_of(extra: str) -> list[Requirement]:
+    """What one of the package's extras requires, without markers, as pip is given it.
+
+    Raises:
+        PackageNotFoundError: If revbis is imported without being installed.
+        ValueError: If there is no such extra.
+    """
+    added = []
+    for requirement in requirements():
+        marker, requirement.marker = requirement.marker, None
+        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
+            added.append(requirement)
+    if not added:
+        raise ValueError(f"revbis has no extra {extra!r}")
+    return added
+
+
 def install_line(extra: str) -> str:
     """The `pip install` line for one of the package's extras.
 
@@ -29,17 +46,10 @@ def install_line(extra: str) -> str:
         ValueError: If there is no such extra.
     """
     try:
-        every = requirements()
+        added = requirements_of(extra)
     except PackageNotFoundError:  # run from its source, as with PYTHONPATH
         return f'pip install "revbis[{extra}]"'
-    packages = []
-    for requirement in every:
-        marker, requirement.marker = requirement.marker, None  # pip gets it without the marker
-        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
-            packages.append(f'"{requirement}"')
-    if not packages:
-        raise ValueError(f"revbis has no extra {extra!r}")
-    return "pip install " + " ".join(packages)
+    return "pip install " + " ".join(f'"{requirement}"' for requirement in added)
 
 
 def require(module: str, extra: str, subject: str) -> ModuleType:

@@ -12,8 +12,8 @@ from revbis.envs.distractors import GAUSSIAN, Distractor
 from revbis.envs.pixel_noise import check_strength
 from revbis.envs.suites import suite_of
 from revbis.envs.tasks import check_name, check_task
-from revbis.system.extras import is_installed
-from revbis.system.factories import is_factory_name, load_factory
+from revbis.system.extras import is_installed, missing_text
+from revbis.system.factories import load_factory
 from revbis.system.processor import check_bfloat16
 
 if TYPE_CHECKING:
@@ -131,9 +131,11 @@ def _check_background(spec: str, pixels: int) -> None:
 
 
 def _check_machine(config: Config) -> None:
-    objective = resolve(config.method).objective
-    if objective is not None and is_factory_name(objective):
-        load_factory(objective)
+    method = resolve(config.method)
+    if method.factory is not None:
+        load_factory(method.factory)
+    if method.agent.requires is not None and not is_installed(method.agent.requires[0]):
+        raise UnfitMachineError(missing_text(*method.agent.requires, config.method))
     try:
         check_task(config.task)
     except ModuleNotFoundError as absent:

@@ -1,0 +1,1 @@
+"""Dreamer-v3: a thin adapter to the agent of sheeprl."""

@@ -1,0 +1,300 @@
+"""Dreamer-v3 (Hafner et al. 2023) by sheeprl, driven by this package's loop and replay buffer."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from revbis import checks
+from revbis.agents.dreamerv3.settings import DreamerV3Settings
+from revbis.agents.dreamerv3.streams import Streams
+from revbis.agents.dreamerv3.upstream import build
+from revbis.agents.drqv2.inputs import (
+    as_action_size,
+    as_device,
+    as_shape,
+    check_observation,
+    check_observations,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from revbis.agents.protocol import Metrics, Stopwatch
+    from revbis.replay import Replay, Sequences
+
+_MEMORY = ("actions", "recurrent_state", "stochastic_state")  # of sheeprl's player
+_NAMES = {  # sheeprl's metrics under this package's names
+    "Loss/world_model_loss": "model_loss",
+    "Loss/observation_loss": "observation_loss",
+    "Loss/reward_loss": "reward_loss",
+    "Loss/state_loss": "state_loss",
+    "Loss/continue_loss": "continue_loss",
+    "Loss/policy_loss": "actor_loss",
+    "Loss/value_loss": "critic_loss",
+    "State/kl": "kl",
+    "State/post_entropy": "posterior_entropy",
+    "State/prior_entropy": "prior_entropy",
+    "Grads/world_model": "gradient_norm",
+    "Grads/actor": "actor_gradient_norm",
+    "Grads/critic": "critic_gradient_norm",
+}
+
+
+class DreamerV3:
+    """sheeprl's world model, actor and critic, which learn from sequences and imagination.
+
+    Training and evaluation each have a memory of their episode and random numbers of their own: an
+    episode's kind follows from the first action asked for after `begin_episode`. Evaluation's
+    random numbers start anew with each episode.
+
+    Args:
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Dimension of an action.
+        settings: The settings.
+        seed: Seed of everything random in the agent.
+        device: Device of the networks.
+
+    Raises:
+        ValueError: For sizes that do not match.
+        ModuleNotFoundError: If sheeprl is not installed.
+    """
+
+    def __init__(
+        self,
+        observation_shape: Sequence[int],
+        action_size: int,
+        settings: DreamerV3Settings,
+        *,
+        seed: int,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if not isinstance(settings, DreamerV3Settings):
+            raise ValueError(f"settings must be DreamerV3Settings, got {settings!r:.80}")
+        self.observation_shape = as_shape(observation_shape)
+        settings.check(self.observation_shape)
+        self.action_size = as_action_size(action_size)
+        self.settings, self.device = settings, as_device(device)
+        self._streams = Streams(checks.whole(seed, "seed", 0), self.device)
+        with self._streams.drawing("parameters"):
+            self.parts = build(self.observation_shape, self.action_size, settings, self.device)
+        self.parts.player.init_states()
+        self._memories = {explore: self._memory() for explore in (True, False)}
+        self._new_episode = True
+        self._updates = 0
+        self.stopwatch: Stopwatch = lambda _: nullcontext()
+
+    def begin_episode(self) -> None:
+        """The next action is an episode's first: the memory starts from nothing."""
+        self._new_episode = True
+
+    def status(self) -> dict[str, float]:
+        """Nothing to show."""
+        return {}
+
+    @torch.no_grad()
+    def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
+        """The action for the newest observation of an episode, [A] in [−1, 1].
+
+        Args:
+            observation: Of the agent's observation shape.
+            step: Agent steps so far.
+            explore: Act uniformly at random at first, then as the actor draws. Otherwise take the
+                likeliest of its draws, from random numbers that start anew with each episode.
+        """
+        check_observation(observation, self.observation_shape)
+        checks.whole(step, "step", 0)
+        checks.flag(explore, "explore")
+        player, stream = self.parts.player, "explore" if explore else "evaluate"
+        if self._new_episode:
+            self._new_episode = False
+            player.init_states()
+            self._memories[explore] = self._memory()
+            if not explore:
+                self._streams.restart("evaluate")
+        with self._streams.drawing(stream):
+            if explore and step < self.settings.explore_steps:
+                return (2 * torch.rand(self.action_size) - 1).numpy()
+            vars(player).update(self._memories[explore])
+            image = torch.from_numpy(observation).to(self.device)[None, None]
+            (action,) = player.get_actions(self._scaled(image), greedy=not explore)
+        self._memories[explore] = self._memory()
+        return np.asarray(action[0, 0].clamp(-1, 1).cpu().numpy(), dtype=np.float32)
+
+    @torch.no_grad()
+    def embed(self, observations: Tensor) -> Tensor:
+        """The encoder's features of single observations, without memory, [B, D]."""
+        check_observations(observations, self.observation_shape)
+        encoder = self.parts.networks["world_model"].encoder
+        features: Tensor = encoder(self._scaled(observations.to(self.device)[None]))
+        return features[0]
+
+    def distance(self, x: Tensor, y: Tensor) -> Tensor:
+        """The Euclidean distance, [N, D] × [M, D] → [N, M]."""
+        return torch.cdist(x, y)
+
+    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
+        """One update on sequences from the replay buffer; see `learn`."""
+        checks.whole(step, "step", 0)
+        checks.flag(with_metrics, "with_metrics")
+        with self.stopwatch("sample"):
+            sequences, before = self._sample(replay)
+        return self.learn(sequences, before, replay.discount)
+
+    def learn(self, sequences: Sequences, before: Tensor, discount: float) -> Metrics:
+        """One step of sheeprl's `train`, after its step of the target critic.
+
+        Args:
+            sequences: Of `sequence_length` observations.
+            before: Rewards of the steps that led to their first observations, [B].
+            discount: γ.
+
+        Returns:
+            Losses and metrics as scalar tensors; docs/dreamerv3.md explains each.
+        """
+        from sheeprl.algos.dreamer_v3.dreamer_v3 import train
+
+        parts, collected = self.parts, _Collected()
+        self._move_target()
+        parts.config.algo.gamma = discount
+        with self.stopwatch("learn"), self._streams.drawing("update"):
+            train(
+                parts.fabric,
+                *parts.networks.values(),
+                *parts.optimisers.values(),
+                self._data(sequences, before),
+                collected,
+                parts.config,
+                True,
+                (self.action_size,),
+                parts.moments,
+            )
+        self._updates += 1
+        return collected.metrics | {"batch_reward": sequences.reward.mean()}
+
+    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:  # noqa: ARG002
+        """No part of sheeprl's update can run alone."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training changes: tensors, numbers and names only.
+
+        As in PyTorch, the tensors are not copies: save or copy them before training continues. The
+        memory is that of the running training episode.
+        """
+        return {
+            "method": "dreamerv3",
+            "networks": {name: module.state_dict() for name, module in self._modules().items()},
+            "optimisers": {name: adam.state_dict() for name, adam in self.parts.optimisers.items()},
+            "streams": self._streams.state(),
+            "memory": self._memories[True],
+            "updates": self._updates,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state that `state_dict` returned.
+
+        Raises:
+            ValueError: If the state is of another method, or does not fit this agent.
+        """
+        if not isinstance(state, dict) or state.get("method") != "dreamerv3":
+            raise ValueError(f"the state must be one of dreamerv3, got {state!r:.80}")
+        try:
+            self._load(state)
+        except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
+            reason = checks.reason(problem)
+            raise ValueError(f"the state does not fit this agent: {reason}") from None
+
+    def _load(self, state: dict[str, Any]) -> None:
+        for name, module in self._modules().items():
+            _copy(state["networks"][name], module.state_dict())
+        for name, adam in self.parts.optimisers.items():
+            adam.load_state_dict(state["optimisers"][name])
+        self._streams.restore(state["streams"])
+        memory = {name: state["memory"][name].to(self.device) for name in _MEMORY}
+        for name, tensor in self._memories[True].items():
+            if memory[name].shape != tensor.shape:
+                raise ValueError(f"{name} must be {list(tensor.shape)}")
+        self._memories[True] = memory
+        self._updates = checks.whole(state["updates"], "updates", 0)
+        self._new_episode = False
+
+    def _modules(self) -> dict[str, Any]:
+        return self.parts.networks | {"moments": self.parts.moments}
+
+    def _memory(self) -> dict[str, Tensor]:
+        return {name: getattr(self.parts.player, name) for name in _MEMORY}
+
+    def _scaled(self, observations: Tensor) -> dict[str, Tensor]:
+        """Observations as sheeprl's encoder takes them."""
+        images = self.parts.key == "rgb"
+        return {self.parts.key: observations / 255 - 0.5 if images else observations}
+
+    def _sample(self, replay: Replay) -> tuple[Sequences, Tensor]:
+        """Sequences drawn uniformly, and the rewards of the steps before them."""
+        settings, length = self.settings, self.settings.sequence_length - 1
+        count = replay.count_sequences(length)
+        if not count:
+            raise ValueError(
+                f"dreamerv3 needs an episode of {length} steps for sequences of {length + 1} "
+                "observations, but the replay has none; use a smaller --sequence-length"
+            )
+        with self._streams.drawing("update"):
+            positions = torch.randint(count, (settings.batch_size,)).numpy()
+        sequences = replay.gather_sequences(positions, length, shift="sequence")
+        return sequences, replay.rewards_before(positions, length)
+
+    def _data(self, sequences: Sequences, before: Tensor) -> dict[str, Tensor]:
+        """The sequences as sheeprl stores them, [T, B, ...]: each row with what led to it."""
+        action = sequences.action
+        reward = torch.cat([before[:, None], sequences.reward], dim=1)
+        ended = torch.cat([torch.zeros_like(before)[:, None], 1 - sequences.discount], dim=1)
+        rows = {
+            self.parts.key: sequences.obs,
+            "actions": torch.cat([action, torch.zeros_like(action[:, :1])], dim=1),
+            "rewards": reward[..., None],
+            "terminated": ended[..., None],
+            "is_first": torch.zeros_like(ended)[..., None],  # train sets the first row's
+        }
+        return {name: rows[name].transpose(0, 1).to(self.device) for name in rows}
+
+    @torch.no_grad()
+    def _move_target(self) -> None:
+        """The target critic's step, which sheeprl's loop makes before each update."""
+        rate = self.parts.config.algo.critic.tau if self._updates else 1.0
+        critic, target = (self.parts.networks[name] for name in ("critic", "target_critic"))
+        for ours, theirs in zip(target.parameters(), critic.parameters(), strict=True):
+            ours.lerp_(theirs, rate)
+
+
+class _Collected:
+    """Takes the metrics that sheeprl's `train` reports."""
+
+    disabled = False
+
+    def __init__(self) -> None:
+        self.metrics: Metrics = {}
+
+    def update(self, name: str, value: Tensor) -> None:
+        self.metrics[_NAMES[name]] = value
+
+
+@torch.no_grad()
+def _copy(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> None:
+    """Copies values in place.
+
+    The player shares the networks' tensors, and Lightning's wrappers of nested modules do not load
+    what they save.
+    """
+    if tensors.keys() != into.keys():
+        raise ValueError("its networks have other parameters")
+    for name, tensor in into.items():
+        if tensors[name].shape != tensor.shape:
+            raise ValueError(f"{name} must be {list(tensor.shape)}")
+        tensor.copy_(tensors[name])
