@@ -59,7 +59,7 @@ def _plan(capsys, *words):
         (["table1-cpu", "--set", f"learning_rate={HUGE}"], "learning_rate"),
         (["table1-cpu", "--set", f"batch_size={HUGE}"], "batch_size"),
         (["table1-cpu", "--set", "framse=3"], "framse"),
-        (["table1-cpu", "--set", "frames=2000"], "would end before the first update"),
+        (["ablation-cpu", "--set", "frames=2000"], "would end before the first update"),
         (["table1-cpu", "--set", "device=gpu"], "device must be auto"),
         (["table1-cpu", "--tasks", "dmc:walker_rum"], "did you mean dmc:walker_run"),
         (["table1-cpu", "--tasks", "walker_run"], "a task must be"),
