@@ -83,3 +83,12 @@ def test_an_agent_alone_has_only_a_trunk(tmp_path):
     assert train(config)
     names = {"trunk_state_r2", "trunk_effective_rank", "trunk_value"}
     assert [set(line["yardsticks"]) for line in evaluations(config)] == [names, names]
+
+
+def test_phi_is_what_the_agent_embeds_by(whole):
+    _, agent = open_run(whole.directory)
+    batch = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    both = agent.embeddings(batch)
+    assert set(both) == {"phi", "trunk"}
+    assert torch.equal(both["phi"], agent.embed(batch))
+    assert both["trunk"].shape == (5, agent.settings.feature_dim)

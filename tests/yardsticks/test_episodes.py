@@ -10,7 +10,7 @@ from revbis.envs import make_env
 from revbis.envs.state_noise import projection
 from revbis.presets import preset_config
 from revbis.yardsticks.episodes import Disturbance, collect, feature_count, observations
-from revbis.yardsticks.measurement import Pool, euclidean
+from revbis.yardsticks.measurement import Pool, embeddings, euclidean
 from revbis.yardsticks.measures import returns_to_go
 
 torch.set_num_threads(1)
@@ -174,3 +174,13 @@ def test_an_embedding_that_is_not_finite_is_refused() -> None:
 def test_one_episode_is_refused() -> None:
     with pytest.raises(ValueError, match="yardsticks need at least 2 episodes"):
         pool(VECTOR, (1,))
+
+
+def test_an_agent_with_one_embedding_has_phi_alone() -> None:
+    class Simple(Watcher):
+        def embed(self, observations: torch.Tensor) -> torch.Tensor:
+            return observations[:, :2]
+
+    batch = torch.eye(3)
+    found = embeddings(Simple(), batch)  # type: ignore[arg-type]
+    assert list(found) == ["phi"] and torch.equal(found["phi"], batch[:, :2])
