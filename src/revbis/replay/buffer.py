@@ -239,8 +239,7 @@ class Replay:
     ) -> Sequences:
         """Sequences of consecutive steps within an episode, drawn uniformly, with replacement.
 
-        The first draw of a length looks through all records once. Every later one costs the same
-        for every size of the buffer.
+        The first draw of a length looks through all records once; later ones do not.
 
         Args:
             batch_size: Sequences.
