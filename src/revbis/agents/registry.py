@@ -117,11 +117,11 @@ _DREAMERV3 = AgentEntry(
     "dreamerv3",
     DreamerV3Settings,
     "revbis.agents.dreamerv3.agent:DreamerV3",
-    "Dreamer-v3 by sheeprl: learns in imagination; needs revbis[dreamer]",
+    "Dreamer-v3 by sheeprl; needs revbis[dreamer]",
     presets=dreamerv3_presets,
     requires=("sheeprl", "dreamer"),
 )
-_OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own: revbis train --agent {FORM}")
+_OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own (--agent {FORM})")
 _AGENTS: dict[str, AgentEntry] = {
     entry.name: entry for entry in (_DRQV2, _TACO, _TDMPC, _DREAMERV3)
 }

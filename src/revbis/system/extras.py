@@ -5,12 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+# Markers are parsed with `ast`, which in Python 3.11 can fail in two threads at once.
+_PARSING = Lock()
 
 
 def requirements() -> list[Requirement]:
@@ -19,7 +23,8 @@ def requirements() -> list[Requirement]:
     Raises:
         PackageNotFoundError: If revbis is imported without being installed.
     """
-    return [Requirement(line) for line in requires("revbis") or ()]
+    with _PARSING:
+        return [Requirement(line) for line in requires("revbis") or ()]
 
 
 def requirements_of(extra: str) -> list[Requirement]:
