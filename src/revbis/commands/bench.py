@@ -48,8 +48,8 @@ def update(
 
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
-    are measured in turns; medians are reported. Joint updates should take less than 1.3 times the
-    bound, alternating ones, which run the encoder twice, less than 2.6 times. The bound is that of
+    are measured in turns; medians are reported. docs/speed.md has
+    figures to compare with. The bound is that of
     float32, whatever the precision of the update. For agents that plan, `seconds_per_action` is the
     time of a plan of the full horizon.
 
