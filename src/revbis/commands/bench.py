@@ -48,10 +48,9 @@ def update(
 
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
-    are measured in turns; medians are reported. docs/speed.md has
-    figures to compare with. The bound is that of
-    float32, whatever the precision of the update. For agents that plan, `seconds_per_action` is the
-    time of a plan of the full horizon.
+    are measured in turns; medians are reported; docs/speed.md has figures to compare with. The
+    bound is that of float32, whatever the precision of the update. For agents that plan,
+    `seconds_per_action` is the time of a plan of the full horizon.
 
     Args:
         method: An agent or an objective.
