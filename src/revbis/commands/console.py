@@ -7,17 +7,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from revbis.commands.tables import lay_out, line_width
 from revbis.system.words import in_time
 
 if TYPE_CHECKING:
     from revbis.tabular.registry import OnIteration
+
+Cell = TypeVar("Cell")
 
 _QUIET_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
@@ -59,11 +61,32 @@ def step_bar(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda text: show(text, next(done))
 
 
-@contextmanager
-def work_bar(total: float) -> Iterator[Callable[[str, float], None]]:
-    """Shows progress over an amount of work; a call has a text and how much is done by now."""
-    with _bar("starting", total) as show:
-        yield show
+def run_missing(
+    cells: Mapping[Cell, float],
+    read: Callable[[Cell], object],
+    run: Callable[[dict[Cell, float], Callable[[str, float], None]], dict[Cell, str]],
+) -> dict[Cell, str]:
+    """Runs the cells that have no result yet, with progress, and says what is there already.
+
+    Args:
+        cells: All cells with the cost of each.
+        read: The result of a cell, None if there is none.
+        run: Runs cells and says how much is done; its result is what went wrong, by cell.
+
+    Returns:
+        What went wrong, by cell.
+    """
+    missing = {cell: cost for cell, cost in cells.items() if read(cell) is None}
+    if len(missing) < len(cells):
+        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
+    if not missing:
+        return {}
+    try:
+        with _bar("starting", sum(missing.values())) as show:
+            return run(missing, show)
+    except KeyboardInterrupt:
+        print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
+        raise
 
 
 @contextmanager

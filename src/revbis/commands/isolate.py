@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.commands.console import print_table, work_bar
+from revbis.commands.console import print_table, run_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,17 +80,11 @@ def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
     from revbis.yardsticks.probe.summaries import Results, write_csv
 
     out.mkdir(parents=True, exist_ok=True)
-    missing = {cell: cost for cell, cost in cells.items() if read_cell(cell, out) is None}
-    if len(missing) < len(cells):
-        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
-    problems: dict[IsolatedCell, str] = {}
-    if missing:
-        try:
-            with work_bar(sum(missing.values())) as show:
-                problems = run_cells(missing, out, workers, show)
-        except KeyboardInterrupt:
-            print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
-            raise
+    problems = run_missing(
+        cells,
+        lambda cell: read_cell(cell, out),
+        lambda missing, show: run_cells(missing, out, workers, show),
+    )
     rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
     if not rows:
         raise ValueError(next(iter(problems.values()), f"there are no results in {out}"))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from revbis.commands.console import print_table, work_bar
+from revbis.commands.console import print_table, run_missing
 
 if TYPE_CHECKING:
     from revbis.yardsticks.probe.cells import Cell
@@ -106,17 +106,11 @@ def _run(cells: dict[Cell, float], out: Path, workers: int) -> None:
     from revbis.yardsticks.probe.running import run_cells
 
     out.mkdir(parents=True, exist_ok=True)
-    missing = {cell: cost for cell, cost in cells.items() if read_cell(cell, out) is None}
-    if len(missing) < len(cells):
-        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
-    problems: dict[Cell, str] = {}
-    if missing:
-        try:
-            with work_bar(sum(missing.values())) as show:
-                problems = run_cells(missing, out, workers, show)
-        except KeyboardInterrupt:
-            print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
-            raise
+    problems = run_missing(
+        cells,
+        lambda cell: read_cell(cell, out),
+        lambda missing, show: run_cells(missing, out, workers, show),
+    )
     if len(problems) == len(cells):
         raise ValueError(next(iter(problems.values())))
     for problem in problems.values():
