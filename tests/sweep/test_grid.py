@@ -7,6 +7,7 @@ import pytest
 from revbis.config import Config
 from revbis.sweep.grid import Grid, grid_from, parse_settings, read_grid, shipped_grids
 
+PAPERS = {"table1", "metaworld", "ablation", "c-curves"}
 SMALL = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2"]}
 
 
@@ -51,14 +52,16 @@ def test_grids_that_ship_are_whole(name):
     grid = read_grid(name)
     configs = grid.configs(Path("runs"))
     assert all(isinstance(config, Config) for config in configs)
-    assert grid.preset == ("cpu" if name.endswith("-cpu") else "paper")
-    assert len(grid.seeds) == 3
+    assert grid.preset == ("paper" if name in PAPERS else "cpu")
+    assert len(grid.seeds) == (
+        10 if name.startswith("noisy-") else 5 if name == "pixels-cpu" else 3
+    )
 
 
 def test_grids_of_the_paper_ship_in_both_scales():
-    names = {"table1", "metaworld", "ablation", "c-curves"}
-    ours = {"modes-cpu"}
-    assert set(shipped_grids()) == names | {f"{name}-cpu" for name in names} | ours
+    ours = {name for name in shipped_grids() if name.startswith("noisy-")}
+    ours |= {"modes-cpu", "pixels-cpu"}
+    assert set(shipped_grids()) == PAPERS | {f"{name}-cpu" for name in PAPERS} | ours
     assert len(read_grid("table1").tasks) == 9
 
 
