@@ -14,10 +14,11 @@ from revbis.config import Config
 from revbis.envs import make_env
 from revbis.replay import PrefetchingReplay, PrioritisedReplay, prefetch
 from revbis.replay.observations import observe
+from revbis.replay.storage import RecordArrays
 from revbis.system.json_lines import read_records
 from revbis.training import trainer
 from revbis.training.build import make_replay
-from revbis.training.checkpoint import Checkpoints
+from revbis.training.checkpoint import Checkpoint, Checkpoints
 from revbis.training.run import train
 
 torch.set_num_threads(1)
@@ -59,13 +60,19 @@ def assert_same_runs(one: Config, other: Config) -> None:
     assert losses(one) == losses(other)
     first, second = (Checkpoints(c.directory / "checkpoints", 2).resume() for c in (one, other))
     assert_same_state(first.agent, second.agent)
-    timeless = [{k: v for k, v in c.state.items() if k != "seconds"} for c in (first, second)]
-    assert timeless[0]["replay"] == timeless[1]["replay"]
-    assert timeless[0].keys() == timeless[1].keys()
-    for mine, yours in zip(first.records(), second.records(), strict=True):
-        assert mine.keys() == yours.keys()
-        for name, values in mine.items():
-            np.testing.assert_array_equal(values, yours[name])
+    assert first.state.keys() == second.state.keys()
+    assert first.state["replay"] == second.state["replay"]
+    mine, yours = (contents(each, one) for each in (first, second))
+    assert mine.keys() == yours.keys()
+    for name, values in mine.items():
+        np.testing.assert_array_equal(values, yours[name])
+
+
+def contents(checkpoint: Checkpoint, config: Config) -> RecordArrays:
+    """The records of a saved replay buffer, in one piece."""
+    replay = make_replay(config, make_env(**config.environment, seed=1))
+    replay.restore(checkpoint.records(), checkpoint.state["replay"])
+    return replay.export(0, replay.written)
 
 
 def threads() -> list[threading.Thread]:
