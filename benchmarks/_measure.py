@@ -32,14 +32,18 @@ def one_thread() -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
 
 
-def timed(run: Callable[[], T]) -> tuple[float, T]:
-    """Wall-clock seconds of one call, and what it returned."""
-    start = time.perf_counter()
+def timed(run: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:
+    """Seconds of one call by the clock, and what it returned."""
+    start = clock()
     result = run()
-    return time.perf_counter() - start, result
+    return clock() - start, result
 
 
-def in_turn(runs: Sequence[Callable[[], Any]], rounds: int) -> tuple[list[list[float]], list[Any]]:
+def in_turn(
+    runs: Sequence[Callable[[], Any]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[list[list[float]], list[Any]]:
     """Times the runs one after the other, several rounds, so that a busy moment hits them all.
 
     Returns:
@@ -49,7 +53,7 @@ def in_turn(runs: Sequence[Callable[[], Any]], rounds: int) -> tuple[list[list[f
     results: list[Any] = [None for _ in runs]
     for _ in range(rounds):
         for i, run in enumerate(runs):
-            spent, results[i] = timed(run)
+            spent, results[i] = timed(run, clock)
             times[i].append(spent)
     return times, results
 

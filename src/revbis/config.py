@@ -21,7 +21,7 @@ from revbis.schema import Count, Discount, Few, NoiseCount, Seed, Shift, Strengt
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
     ("frames", "checkpoint_every", "keep_checkpoints", "log_every", "out", "device", "threads")
-    + ("replay_storage", "tensorboard", "wandb", "compile")
+    + ("replay_storage", "prefetch", "tensorboard", "wandb", "compile")
 )
 # Nor do these, but they matter when runs are compared.
 _RESUMABLE = SAFE | {"eval_every", "eval_episodes", "yardstick_every"}
@@ -92,6 +92,8 @@ class RunSettings:
     """Capacity of the replay buffer, in single frames."""
     replay_storage: Literal["ram", "disk"] = "ram"
     """Where the replay buffer keeps its frames."""
+    prefetch: bool = False
+    """Gather the images of the next batch in a background thread, for a GPU in pinned memory."""
     shift: Shift = 4
     """Largest random shift of the images, in pixels."""
     tensorboard: bool = True

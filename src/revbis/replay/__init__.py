@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from revbis.replay.batch import Batch, OneStep, Sequences, Window
     from revbis.replay.buffer import Replay
+    from revbis.replay.prefetch import PrefetchingReplay
     from revbis.replay.prioritised import PrioritisedReplay, PrioritisedSequences
 
 __all__ = [
     "Batch",
     "OneStep",
+    "PrefetchingReplay",
     "PrioritisedReplay",
     "PrioritisedSequences",
     "Replay",
@@ -21,6 +23,7 @@ __all__ = [
     "Window",
 ]
 _HOMES = dict.fromkeys(("Batch", "OneStep", "Sequences", "Window"), "batch") | {"Replay": "buffer"}
+_HOMES |= {"PrefetchingReplay": "prefetch"}
 _HOMES |= dict.fromkeys(("PrioritisedReplay", "PrioritisedSequences"), "prioritised")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from revbis import checks
 from revbis.replay.batch import Batch, OneStep, Sequences
-from revbis.replay.kernels import Ints, n_step_returns
+from revbis.replay.kernels import Array, Ints, n_step_returns
 from revbis.replay.observations import observe
 from revbis.replay.queue import StartQueue, find_starts
 from revbis.replay.sequences import SequenceStarts, ShiftUnit, Steps, Views, gather_sequences
@@ -220,7 +220,7 @@ class Replay:
             ValueError: If positions are no 1-D integers.
         """
         index = self._starts.at(positions)
-        obs = observe(self._ring, index, self.stack, self._draw_shifts(len(index)))
+        obs = self._observe(index)
         reward, discount, next_obs = self._follow(index, self.n_step)
         action = self._ring.columns["action"][(index + 1) % self._layout.capacity]
         one_step = OneStep(*self._follow(index, 1)) if self.one_step else None
@@ -300,8 +300,7 @@ class Replay:
                 f"got {start} and {stop}"
             )
         start = max(start, self.oldest)
-        stop = max(start, stop)
-        return {"start": np.array(start, np.int64), **self._ring.read(start, stop)}
+        return {"start": np.array(start, np.int64), **self._ring.read(start, max(start, stop))}
 
     def state(self) -> dict[str, Any]:
         """All that is not in the records, fit for JSON."""
@@ -337,26 +336,27 @@ class Replay:
         self._written, self._running = written, state["running"]
         self._find_starts()
 
+    def close(self) -> None:
+        """Ends the thread that gathers ahead, where there is one."""
+
     def _follow(self, index: Ints, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Reward, discount and next observation of transitions of up to n steps."""
-        columns = self._ring.columns
-        reward, discount, following = n_step_returns(
-            index,
-            self._written,
-            n_step,
-            self.discount,
-            columns["age"],
-            columns["reward"],
-            columns["discount"],
-        )
-        obs = observe(self._ring, following, self.stack, self._draw_shifts(len(following)))
-        return torch.from_numpy(reward), torch.from_numpy(discount), obs
+        reward, discount, following = self._returns(index, n_step)
+        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
 
-    def _draw_shifts(self, count: int) -> Ints:
+    def _returns(self, index: Ints, n_step: int) -> tuple[Array, Array, Ints]:
+        columns = (self._ring.columns[name] for name in ("age", "reward", "discount"))
+        return n_step_returns(index, self._written, n_step, self.discount, *columns)
+
+    def _observe(self, index: Ints) -> Tensor:
+        """Observations whose newest frames are the records, each with a shift of its own."""
+        return observe(self._ring, index, self.stack, self._draw_shifts(len(index)))
+
+    def _draw_shifts(self, count: int, generator: np.random.Generator | None = None) -> Ints:
         """Shifts of as many images, [count, 2]; for vectors nothing is drawn."""
         if not self._layout.pixels:
             return np.zeros((count, 2), np.int64)
-        return self._generator.integers(-self.shift, self.shift + 1, size=(count, 2))
+        return (generator or self._generator).integers(-self.shift, self.shift + 1, size=(count, 2))
 
     def _append(
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from revbis import agents
-from revbis.replay import PrioritisedReplay, Replay
+from revbis.replay import PrefetchingReplay, PrioritisedReplay, Replay
 from revbis.training.evaluate import episode_seed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from revbis.agents import Agent
     from revbis.config import Config
     from revbis.envs.environment import TaskEnv
@@ -16,17 +19,26 @@ if TYPE_CHECKING:
 _REPLAY = 2  # stream of the run's seeds
 
 
-def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) -> Replay:
+def make_replay(
+    config: Config, env: TaskEnv, *, capacity: int | None = None, ahead_for: str | None = None
+) -> Replay:
     """The replay buffer of a run, still empty.
 
     Args:
         config: The run.
         env: Its environment.
         capacity: Number of single frames; by default the run's.
+        ahead_for: Device of the agent, if batches are to be gathered ahead. Sequences by priority
+            are not.
     """
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
-    kind = PrioritisedReplay if config.agent.prioritised else Replay
+    kind: Callable[..., Replay] = Replay
+    if config.agent.prioritised:
+        kind = PrioritisedReplay
+    elif ahead_for is not None:
+        pinned = ahead_for.startswith("cuda")
+        kind = partial(PrefetchingReplay, steps=config.update_every, pinned=pinned)
     return kind(
         config.replay_capacity if capacity is None else capacity,
         (3, *shape[1:]) if pixels else shape,

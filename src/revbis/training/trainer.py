@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -66,7 +67,8 @@ class Trainer:
             split: make_env(**config.environment, seed=config.seed, distractor_split=split)
             for split in config.splits
         }
-        self.replay = make_replay(config, self.env)
+        ahead_for = device if config.prefetch else None
+        self.replay = make_replay(config, self.env, ahead_for=ahead_for)
         self.agent = make_agent(config, self.env, device)
         self.progress, self.clock = Progress(), Clock()
         self._episode: RunningEpisode | None = None
@@ -97,6 +99,15 @@ class Trainer:
         Raises:
             TrainingFailedError: If a loss is not finite; a diagnosis is saved first.
         """
+        with closing(self.replay):
+            return self._run(stop, report, saved)
+
+    def _run(
+        self,
+        stop: Callable[[], bool],
+        report: Callable[[Status], None],
+        saved: Callable[[], None],
+    ) -> bool:
         config, progress = self.config, self.progress
         saved_at = progress.frames
         while progress.frames < config.frames:
