@@ -228,3 +228,13 @@ def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "index.html",
         *(f"differences.{kind}" for kind in ("csv", "png", "svg", "pdf")),
     }
+
+
+def test_a_baseline_that_has_no_score_yet_is_why_nothing_is_pooled(tmp_path: Path) -> None:
+    for task in (CHEETAH, WALKER):
+        write_run(tmp_path, {0: 0.0}, task=task, method="drqv2", frames=10)
+        for method in ("simsr", "dbc"):
+            write_run(tmp_path, [0.0, 100.0], task=task, method=method)
+    found = differences(read_study([tmp_path]), "drqv2")
+    assert not found.rows
+    assert "Nothing is pooled over tasks: drqv2 has no score yet." in found.notes

@@ -1,6 +1,7 @@
 """`revbis isolate`, as typed, and what trains the encoders."""
 
 import csv
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -11,12 +12,19 @@ import torch
 from tests.commands import fails
 from tests.training import tiny_config
 
+from revbis.agents.drqv2.agent import DrQV2
 from revbis.cli import main
 from revbis.config import Config
+from revbis.envs import make_env
+from revbis.isolation import cells
 from revbis.isolation.cells import IsolatedSettings, plan, read_cell, run_cells
 from revbis.isolation.source import Source, source_of
 from revbis.isolation.training import Isolated
+from revbis.training.build import make_replay
+from revbis.training.evaluate import yardstick_seeds
 from revbis.training.run import open_run, train
+from revbis.yardsticks.measurement import Pool
+from revbis.yardsticks.probe.measures import rank_correlation
 
 torch.set_num_threads(1)
 TINY = IsolatedSettings(steps=3, episodes=2)
@@ -152,3 +160,11 @@ def test_other_code_is_another_cell(run: Config, here: Path, monkeypatch) -> Non
     before = cell.path(here)
     monkeypatch.setattr("revbis.isolation.cells._code", lambda: "changed")
     assert cell.path(here) != before
+
+
+def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
+    files: list[Path] = []
+    monkeypatch.setattr("revbis.isolation.cells.code_checksum", files.extend)
+    cells._code.__wrapped__()
+    deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, yardstick_seeds)
+    assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)

@@ -106,6 +106,17 @@ def test_other_seeds_change_the_noise_alone(settings: dict[str, Any]) -> None:
         assert np.array_equal(oldest, newest) and np.array_equal(middle, newest)
 
 
+@pytest.mark.parametrize("settings", EVERY)
+def test_a_moment_looks_the_same_whichever_others_are_asked_for(settings: dict[str, Any]) -> None:
+    (episode,) = collect(environment(settings), Watcher(), [5])
+    stack = 1 if settings.get("observation") == "state" else STACK
+    disturbance = Disturbance(environment(settings), feature_count(episode), "train")
+    every = observations(episode, np.arange(len(episode)), disturbance, 7, stack)
+    for moments in (np.array([0, 1, 6, len(episode) - 1]), np.array([len(episode) - 2])):
+        some = observations(episode, moments, disturbance, 7, stack)
+        assert np.array_equal(some, every[moments])
+
+
 def pool(settings: dict[str, Any], seeds: tuple[int, ...] = (1, 2, 3, 4)) -> Pool:
     given = environment(settings)
     return Pool(given, 0.9, collect(given, Watcher(), seeds), 0)

@@ -104,7 +104,8 @@ def test_returns_to_go() -> None:
 @pytest.mark.parametrize(
     ("length", "discount", "terminated", "count"),
     [
-        (250, 0.97, False, 174),  # 0.97^76 is the first power below 0.1
+        (250, 0.97, False, 175),  # 0.97^76 is the first power below 0.1: 76 rewards are enough
+        (250, 0.05, False, 250),  # one is
         (250, 0.97, True, 250),
         (100, 0.99, False, 50),  # the first half in any case
         (5, 0.99, False, 3),

@@ -151,7 +151,10 @@ def _over_all_tasks(
     except ValueError as problem:
         notes.append(f"Nothing is pooled over tasks: {problem}.")
         return []
-    if baseline not in pool.scores or len(pool.tasks) < 2:
+    if baseline not in pool.scores:
+        notes.append(f"Nothing is pooled over tasks: {baseline} has no score yet.")
+        return []
+    if len(pool.tasks) < 2:
         notes.append("Nothing is pooled over tasks: fewer than two are shared by all methods.")
         return []
     notes += [f"All tasks: {note.rstrip('.')}." for note in pool.notes]

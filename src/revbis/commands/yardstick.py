@@ -60,10 +60,12 @@ def command(
         raise ValueError("pass the folder of at least one run, such as runs/.../seed-1")
     from revbis.analysis.files import run_folders
 
-    folders = [folder for path in runs for folder in (sorted(run_folders(path)) or [path])]
+    folders = dict.fromkeys(
+        folder for path in runs for folder in (sorted(run_folders(path)) or [path])
+    )
     rows, problems = [], []
     with step_bar(len(folders) * episodes) as advance:
-        for folder in dict.fromkeys(folders):
+        for folder in folders:
             try:
                 rows.append(_measure(folder, episodes, seed, advance))
             except ValueError as problem:

@@ -99,6 +99,10 @@ class Distractor:
         np.copyto(frame, self._source.picture(self.variant, self._time), where=behind)
         self._time += 1
 
+    def skip(self, frames: int) -> None:
+        """Advances time as `paint` of so many frames would."""
+        self._time += frames
+
 
 def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
     """The image [3, size, size] of a procedural background: a pure function of its arguments.

@@ -52,6 +52,7 @@ class PixelNoise:
         self._stream = list(VARIANTS).index(checks.choice(split, VARIANTS, "split"))
         self.identity = f"{GAUSSIAN}-v1({self.strength:g})/{split}"
         self._quantiles = quantiles(self.strength)
+        self._draws = -(-3 * self.size**2 // 4)  # of each frame
         self._bits: np.random.PCG64 | None = None
 
     def reset(self, seed: int | None) -> None:
@@ -76,11 +77,17 @@ class PixelNoise:
         if self._bits is None:
             raise ValueError("add needs an episode, and none has started: call reset(seed) first")
         # Four numbers of 16 bits from each draw; every machine takes them in the same order.
-        draws = np.asarray(self._bits.random_raw(-(-frame.size // 4)))
+        draws = np.asarray(self._bits.random_raw(self._draws))
         index = draws.astype("<u8", copy=False).view("<u2")[: frame.size]
         noisy = self._quantiles.take(index).reshape(frame.shape)
         noisy += frame
         frame[...] = noisy.clip(0, 255, out=noisy)
+
+    def skip(self, frames: int) -> None:
+        """Passes over the noise of so many frames."""
+        if self._bits is None:
+            raise ValueError("skip needs an episode, and none has started: call reset(seed) first")
+        self._bits.advance(frames * self._draws)
 
 
 def check_strength(distractor: str | None, strength: float | None) -> None:

@@ -115,6 +115,13 @@ class StateNoise:
         whole = np.concatenate([features, noise], dtype=np.float64)
         return (self._projection @ whole).astype(np.float32)
 
+    def skip(self, steps: int) -> None:
+        """Advances time as so many observations would."""
+        if self._rng is None:
+            raise ValueError("skip needs an episode, and none has started: call reset(seed)")
+        for _ in range(steps):
+            self._unit_noise(self._rng)
+
     def _unit_noise(self, rng: np.random.Generator) -> Floats:
         fresh = normals(rng, (self.count,))
         if self.kind == "gaussian":

@@ -14,6 +14,7 @@ import revbis.envs
 import revbis.isolation
 import revbis.objectives
 import revbis.replay
+import revbis.training
 import revbis.yardsticks
 from revbis.isolation.source import Source, source_of
 from revbis.isolation.training import Isolated
@@ -155,5 +156,6 @@ def _code() -> str:
     """A checksum of the code that decides results."""
     parts = (revbis.objectives, revbis.yardsticks, revbis.isolation, revbis.replay, revbis.agents)
     folders = [Path(part.__path__[0]) for part in (*parts, revbis.envs)]
-    folders.append(folders[parts.index(revbis.agents)] / "drqv2")
-    return code_checksum(path for folder in folders for path in sorted(folder.glob("*.py")))
+    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    training = Path(revbis.training.__path__[0])
+    return code_checksum([*files, training / "build.py", training / "evaluate.py"])

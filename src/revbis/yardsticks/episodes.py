@@ -78,6 +78,12 @@ class Disturbance:
             self._pixels.add(seen)
         return seen
 
+    def skip(self, frames: int) -> None:
+        """Advances time by so many frames that nobody looks at."""
+        for each in (self._background, self._pixels, self._vector):
+            if each is not None:
+                each.skip(frames)
+
 
 @dataclass(frozen=True)
 class CleanEpisode:
@@ -140,7 +146,8 @@ def observations(
 ) -> NDArray[Any]:
     """What an agent would have seen at some moments with the disturbance drawn from this seed.
 
-    With the episode's own seed and all of its moments it is what the agent has seen.
+    With the episode's own seed it is what the agent has seen. A moment's noise does not depend on
+    which others are asked for: noise that moves with time has moved on between them.
 
     Args:
         episode: The episode.
@@ -155,14 +162,12 @@ def observations(
     stacks = np.maximum(moments[:, None] + np.arange(1 - stack, 1), 0)
     needed, places = np.unique(stacks, return_inverse=True)
     disturbance.reset(seed)
-    masks = episode.masks
-    drawn = np.stack(
-        [
-            disturbance.apply(episode.frames[row], None if masks is None else masks[row])
-            for row in needed
-        ]
-    )
-    views = drawn[places.reshape(stacks.shape)]
+    drawn, masks, now = [], episode.masks, 0
+    for row in needed.tolist():
+        disturbance.skip(row - now)
+        drawn.append(disturbance.apply(episode.frames[row], None if masks is None else masks[row]))
+        now = row + 1
+    views = np.stack(drawn)[places.reshape(stacks.shape)]
     return views.reshape(len(moments), -1, *views.shape[3:])
 
 

@@ -98,8 +98,8 @@ def complete_returns(length: int, discount: float, terminated: bool) -> int:
     """
     if terminated or discount == 0.0:
         return length
-    tail = math.ceil(math.log(_TAIL) / math.log(discount))
-    return length - min(tail, length // 2)
+    rewards = math.ceil(math.log(_TAIL) / math.log(discount))  # that a complete return has
+    return length - min(rewards - 1, length // 2)
 
 
 def _ridge(x: Array, y: Array, x_test: Array) -> Array:
