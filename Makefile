@@ -3,6 +3,8 @@
 #   make test    run the tests; PYTEST_ARGS="-n 0 -k replay" selects some and runs them in one process
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
 #   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
+#   make dist    build the sdist and the wheel, and check their metadata
+#   make check-dist   install that wheel into a folder of its own and try it, without a network
 #   make bench   measure every speed claim of the README, as ratios
 
 SHELL := /bin/bash
@@ -15,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One test process per core, but at most eight, to limit memory.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
-.PHONY: demo test test-random lint format bench clean gl browser
+.PHONY: demo test test-random lint format dist check-dist bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis train --task dmc:cartpole_swingup --method simsr-rev-full --preset cpu --seed 2 --frames 20000 --threads 1 --out demo
@@ -36,6 +38,15 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Without isolation: the build backend is installed by the dev extra, in its pinned version.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+
+check-dist: gl dist
+	bash tools/check-wheel $(BIN)/python dist/*.whl
 
 bench: gl $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -2,14 +2,18 @@
 
 `revbis.tabular` has the exact metrics on finite MDPs, `revbis.objectives` the learned ones,
 `revbis.envs` the tasks, `revbis.runtime` the settings that make PyTorch fast on a CPU.
-Submodules load on first use, so that `import revbis` is fast.
+`revbis.load` loads an agent that `revbis export` wrote. Submodules load on first use, so that
+`import revbis` is fast.
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "envs", "objectives", "runtime", "tabular"]
+if TYPE_CHECKING:
+    from revbis.export import load
+
+__version__ = "0.2.0"
+__all__ = ["__version__", "envs", "load", "objectives", "runtime", "tabular"]
 _MODULES = {
     "envs": "revbis.envs",
     "objectives": "revbis.objectives",
@@ -18,7 +22,9 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(_MODULES[name])
+    if name == "load":
+        return import_module("revbis.export").load
     raise AttributeError(f"module 'revbis' has no attribute {name!r}")

@@ -23,6 +23,7 @@ _COMMANDS = {
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",
     "eval": "evaluate a run's agent",
+    "export": "write a run's agent for others to load",
     "neighbours": "draw the nearest states under a run's learned metric",
     "yardstick": "measure a run's representation: noise, state, rank, values",
     "isolate": "train encoders by objectives alone on a run's replay buffer",

@@ -152,6 +152,20 @@ class Manifest(TypedDict):
     files: dict[str, FileEntry]
 
 
+class ExportFile(TypedDict):
+    """agent.json of an export: everything but the weights."""
+
+    format: str
+    config: dict[str, Any]
+    frames: CountOrZero
+    observation_shape: Annotated[list[Size], Meta(min_length=1, max_length=3)]
+    action_size: Size
+    numbers: dict[str, int | float]
+    weights: FileEntry
+    versions: dict[str, str]
+    revision: str | None
+
+
 def convert(value: object, kind: type[T] | Any, name: str) -> T:
     """The value, converted to the type.
 

@@ -40,6 +40,8 @@ class AgentEntry:
         presets: By preset, task and observation (pixels or state), the settings that differ for
             this agent, each as value and source; None if none does.
         requires: A module outside the core that it needs, and the extra of revbis that installs it.
+        acting: "module:function" that returns the `Acting` of such an agent; None if it cannot be
+            exported.
     """
 
     name: str
@@ -49,6 +51,7 @@ class AgentEntry:
     objectives: bool = False
     presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
     requires: tuple[str, str] | None = None
+    acting: str | None = None
 
     @property
     def flags(self) -> frozenset[str]:
@@ -98,6 +101,7 @@ _DRQV2 = AgentEntry(
     "revbis.agents.drqv2.agent:DrQV2",
     "DrQ-v2, without an objective",
     objectives=True,
+    acting="revbis.agents.drqv2.acting:acting",
 )
 _TACO = AgentEntry(
     "taco",
@@ -105,6 +109,7 @@ _TACO = AgentEntry(
     "revbis.agents.taco.agent:Taco",
     "TACO: DrQ-v2 with action tokens and contrastive losses",
     presets=taco_presets,
+    acting="revbis.agents.taco.acting:acting",
 )
 _TDMPC = AgentEntry(
     "tdmpc",
@@ -112,6 +117,7 @@ _TDMPC = AgentEntry(
     "revbis.agents.tdmpc.agent:TDMPC",
     "TD-MPC: planning in a learned latent space",
     presets=tdmpc_presets,
+    acting="revbis.agents.tdmpc.acting:acting",
 )
 _DREAMERV3 = AgentEntry(
     "dreamerv3",

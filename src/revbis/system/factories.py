@@ -40,7 +40,8 @@ def load_factory(name: str) -> Callable[..., Any]:
     if not is_factory_name(name):
         raise ValueError(f"a factory must be named as {FORM}, got {name!r:.80}")
     module_name, _, factory_name = name.partition(":")
-    search_working_folder()
+    if not module_name.startswith("revbis."):
+        search_working_folder()
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as missing:

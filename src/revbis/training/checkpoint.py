@@ -228,7 +228,16 @@ def read_agent(root: Path) -> dict[str, Any] | None:
     Raises:
         DamagedError: If there are checkpoints, but no agent.pt is intact.
     """
-    return _read_newest(root, lambda folder: _agent(folder, _manifest(folder)))
+    newest = read_agent_at(root)
+    return None if newest is None else newest[1]
+
+
+def read_agent_at(root: Path) -> tuple[int, dict[str, Any]] | None:
+    """The frame of the checkpoint that `read_agent` reads, and the agent's state in it."""
+    return _read_newest(
+        root,
+        lambda folder: (checkpoint_frames(folder.name) or 0, _agent(folder, _manifest(folder))),
+    )
 
 
 def read_checkpoint(root: Path) -> Checkpoint | None:

@@ -46,6 +46,7 @@ DIAGNOSIS = "diagnosis"  # networks and metrics at a loss that is not finite
 TENSORBOARD = "tensorboard"
 WANDB = "wandb"  # written by Weights & Biases
 PAGE = "page"  # written by `revbis report`
+EXPORT = "export"  # written by `revbis export`
 
 # Files of a checkpoint and of a diagnosis, and the folder of the replay buffer's records.
 AGENT, STATE, MANIFEST, FACTS = "agent.pt", "state.json", "manifest.json", "facts.json"

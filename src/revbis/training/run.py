@@ -23,7 +23,7 @@ from revbis.system.json_lines import Record, read_records
 from revbis.system.runtime import use_threads
 from revbis.training import preflight
 from revbis.training.build import make_agent, resolve_device
-from revbis.training.checkpoint import Checkpoints, read_agent
+from revbis.training.checkpoint import Checkpoints, read_agent_at
 from revbis.training.folder import (
     ABOUT,
     CHECKPOINTS,
@@ -186,10 +186,21 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     Raises:
         ValueError: If the folder is not a run, or has no checkpoint yet.
     """
+    config, agent, _ = open_run_at(folder)
+    return config, agent
+
+
+def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
+    """What `open_run` returns, and the frame of the checkpoint.
+
+    Raises:
+        ValueError: If the folder is not a run, or has no checkpoint yet.
+    """
     config = Config.read(folder / CONFIG)
-    state = read_agent(folder / CHECKPOINTS)
-    if state is None:
+    newest = read_agent_at(folder / CHECKPOINTS)
+    if newest is None:
         raise ValueError(f"{folder} has no checkpoint yet; train the run first")
+    frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
     agent = make_agent(replace(config, agent=config.agent.for_reading()), env, "cpu")
     env.close()
@@ -198,7 +209,7 @@ def open_run(folder: Path) -> tuple[Config, Agent]:
     except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
         reason = checks.reason(problem)
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
-    return config, agent
+    return config, agent, frames
 
 
 def read_evaluations(folder: Path) -> list[Record]:

@@ -39,7 +39,7 @@ from revbis.agents.tdmpc.networks import Model, Target
 from revbis.agents.tdmpc.planner import NOISE_CLIP, Search, following_mean, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,6 +116,16 @@ class TDMPC:
         """Steps of a plan at an agent step."""
         s = self.settings
         return int(linear_schedule(1, s.horizon, s.horizon_steps, step))
+
+    @property
+    def last_update(self) -> dict[str, float]:
+        """The step and the discount of the last update, which plans depend on."""
+        return {"step": self._step, "discount": self._discount}
+
+    def restore_last_update(self, numbers: Mapping[str, Any]) -> None:
+        """Sets what `last_update` returned."""
+        self._step = checks.whole(numbers["step"], "step", 0)
+        self._discount = checks.discount(numbers["discount"], "discount")
 
     def begin_episode(self) -> None:
         """The next action is an episode's first: its plan starts from nothing."""
@@ -379,7 +389,6 @@ class TDMPC:
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
         self._plans[True] = self._no_plan().copy_(state["plan"])
-        self._step = checks.whole(state["step"], "step", 0)
         self._updates = checks.whole(state["updates"], "updates", 0)
-        self._discount = checks.discount(state["discount"], "discount")
+        self.restore_last_update(state)
         self._new_episode = False
