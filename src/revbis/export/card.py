@@ -43,7 +43,7 @@ The command that trained it:
 {command}
 ```
 
-To load it (`pip install revbis`; no code in this folder is executed):
+To load it (with revbis installed; no code in this folder is executed):
 
 ```python
 import revbis
