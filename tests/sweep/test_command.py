@@ -21,9 +21,10 @@ SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in (SETTINGS | LONG
 
 
 @pytest.fixture(autouse=True)
-def _narrow_and_with_ray(monkeypatch):
+def _narrow_and_with_every_package(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("revbis.sweep.where.is_installed", lambda module: True)  # a plan needs none
+    for module in ("sweep.where", "training.preflight"):  # a plan needs none
+        monkeypatch.setattr(f"revbis.{module}.is_installed", lambda module: True)
 
 
 def _plan(capsys, *words):
@@ -89,10 +90,29 @@ def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
 
 def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
-    words = [*SMALL, "wandb=mine", "--out", str(tmp_path)]
-    assert "pip install wandb" in fails(capsys, "sweep", *words, "--dry-run")
-    assert "pip install wandb" in fails(capsys, "sweep", *words, "--on", "ray")  # a cluster here
-    assert "2 runs" in _plan(capsys, *words, "--on", "ray", "--address", "auto").out
+    words = [*SMALL, "wandb=mine", "--out", str(tmp_path / "runs")]
+    for where in ([], ["--on", "ray"]):  # which starts a cluster here
+        assert "pip install wandb" in fails(capsys, "sweep", *words, *where)
+        planned = _plan(capsys, *words, *where)
+        assert "2 runs" in planned.out and planned.err.count("\n") == 1
+        assert planned.err.startswith("revbis: warning: wandb is set but not installed; run: pip ")
+    printed = _plan(capsys, *words, "--on", "ray", "--address", "auto")
+    assert "2 runs" in printed.out and printed.err == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [["sweep", "table1-cpu"], ["reproduce", "table1"]])
+def test_without_sheeprl_one_line_tells_how_to_go_on(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "revbis.training.preflight.is_installed", lambda module: module != "sheeprl"
+    )
+    error = fails(capsys, *command, "--out", str(tmp_path / "runs"))
+    assert error.count("\n") == 0 and not list(tmp_path.iterdir())
+    assert "6 of 48 runs cannot be trained here: dreamerv3 needs sheeprl" in error
+    assert "; run: pip install " in error
+    words = error.split("; or leave dreamerv3 out: ")[1].split()
+    printed = _plan(capsys, "table1-cpu", *words)
+    assert "42 runs" in printed.out and printed.err == ""
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
@@ -195,7 +215,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
     [(config, before)] = measured
     assert config.method == "simsr-rev" and config.threads == 1
     assert before.startswith("measuring tests.training:Walk, simsr-rev, for at most 20 s")
-    assert "20 ms per step" in printed.err
+    assert "20 ms per step, 0 ms per action, 0 ms per update" in printed.err
     assert "time: about 12 s with 2 in parallel, as measured here just now" in printed.out
     assert not list(tmp_path.iterdir())
 
@@ -209,3 +229,23 @@ def test_what_cannot_be_measured_is_a_warning(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr()
     assert "revbis: warning: the speed could not be measured: no OpenGL" in printed.err
     assert "time: unknown" in printed.out
+
+
+def test_the_runs_of_an_agent_that_could_not_be_measured_have_no_time(
+    tmp_path, capsys, monkeypatch
+):
+    def measure(config):
+        if config.method == "tdmpc":
+            raise NotMeasuredError("the speed could not be measured: no time")
+        return Speed(step=0.02, act=0.0, update=0.0)
+
+    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    words = [*SMALL, "samples=8", "elites=2", "--methods", "drqv2", "tdmpc", "--measure"]
+    main(["sweep", *words, "--out", str(tmp_path / "runs"), "--workers", "1"])
+    printed = capsys.readouterr()
+    times = [
+        line.split("waiting")[1].split() for line in printed.out.splitlines() if "/seed-" in line
+    ]
+    assert times == [["12", "s"], ["unknown"]]
+    assert printed.out.endswith("time: not known for runs that could not be measured\n")
+    assert printed.err.count("revbis: warning: ") == 1

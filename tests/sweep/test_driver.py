@@ -285,12 +285,12 @@ def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
     configs, place = made
     monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
     with_wandb = [config.with_settings(wandb="mine") for config in configs]
-    assert "pip install wandb" in _refused(with_wandb, place)
-    Sweep(with_wandb, place).check(here=False)
+    assert "pip install wandb" in Sweep(with_wandb, place).check(here=True)
+    assert Sweep(with_wandb, place).check(here=False) is None
     for config in with_wandb:
         result = {"frames": config.frames, "mean_return": 1.0}
         place.write(place.name(config), "result.json", result)
-    Sweep(with_wandb, place).check(here=True)
+    assert Sweep(with_wandb, place).check(here=True) is None
     _begin(place, configs[0], hidden=99)
     assert "--hidden" in _refused(with_wandb, place)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from revbis.analysis.paper import SYSTEMS
 from revbis.config import Config
 from revbis.sweep.grid import Grid, grid_from, parse_settings, read_grid, shipped_grids
 
@@ -63,6 +64,8 @@ def test_grids_of_the_paper_ship_in_both_scales():
     ours |= {"modes-cpu", "pixels-cpu"}
     assert set(shipped_grids()) == PAPERS | {f"{name}-cpu" for name in PAPERS} | ours
     assert len(read_grid("table1").tasks) == 9
+    for name in ("table1", "table1-cpu"):
+        assert set(read_grid(name).methods) == set(SYSTEMS)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from revbis.sweep.projection import (
     activation_bytes,
     disk_bytes,
     memory_bytes,
-    representative,
+    representatives,
     seconds_left,
     times_left,
     together,
@@ -166,16 +166,32 @@ def test_a_run_that_still_explores_tells_nothing():
     entries = [_entry("a", "running", frames=300, seconds=1.0), _entry("b")]  # 200 are random
     assert times_left(entries, None) == [None, None]
     assert together([None, 1.0], 2) is None
-    measured = times_left(entries, SPEED)
+    measured = times_left(entries, {"drqv2": SPEED})
     assert measured == [seconds_left(RUN, 300, SPEED), seconds_left(RUN, 0, SPEED)]
-    assert times_left([_entry("c", "finished", frames=1000)], SPEED) == [0.0]
+    assert times_left([_entry("c", "finished", frames=1000)], {}) == [0.0]
 
 
-def test_a_run_with_an_objective_is_measured():
+def test_every_agent_has_a_speed_of_its_own():
+    entries = [_entry("a"), _entry("b", method="simsr"), _agent_entry("tdmpc")]
+    slow = replace_speed(act=50.0)
+    both = times_left(entries, {"drqv2": SPEED, "tdmpc": slow})
+    assert both[:2] == [seconds_left(RUN, 0, SPEED)] * 2
+    assert both[2] == seconds_left(entries[2].config, 0, slow) > 10 * both[0]
+    assert times_left(entries, {"drqv2": SPEED})[2] is None
+
+
+def _agent_entry(method):
+    config = preset_config("cpu", "dmc:cheetah_run", method)
+    return Entry(method, config.with_settings(frames=4000, explore_steps=100))
+
+
+def test_a_run_of_each_agent_is_measured_with_an_objective_if_there_is_one():
     entries = [_entry("a"), _entry("b", "finished", method="simsr"), _entry("c", method="mico")]
-    assert representative(entries).method == "mico"
-    assert representative(entries[:2]).method == "drqv2"
-    assert representative(entries[1:2]) is None
+    assert [config.method for config in representatives(entries)] == ["mico"]
+    assert [config.method for config in representatives(entries[:2])] == ["drqv2"]
+    assert representatives(entries[1:2]) == []
+    entries += [_agent_entry("taco"), _entry("d", method="simsr"), _agent_entry("tdmpc")]
+    assert [config.method for config in representatives(entries)] == ["mico", "taco", "tdmpc"]
 
 
 # ---- measuring
@@ -227,3 +243,17 @@ def test_a_small_run_is_measured(tmp_path: Path):
     assert min(speed.step, speed.act, speed.update) > 0
     with pytest.raises(measure.NotMeasuredError, match="RuntimeError: the device has gone"):
         measure.measure(config.with_settings(task="tests.sweep.tasks:Broken"), seconds=120)
+
+
+@pytest.mark.parametrize(("method", "steps"), [("drqv2", 1), ("taco", 3), ("dreamerv3", 31)])
+def test_an_agent_that_learns_from_sequences_finds_one(method, steps):
+    from revbis.envs import make_env
+    from revbis.training.build import make_replay
+
+    config = preset_config("cpu", "tests.training:Walk", method, "state")
+    config = config.with_settings(observation="state", quality="full")
+    assert config.agent.least_steps == steps
+    env = make_env(**config.environment, seed=0)
+    replay = make_replay(config, env, capacity=80)
+    measure._add_episode(replay, env, steps)
+    assert replay.count_sequences(steps) == 1 and replay.count_sequences(steps + 1) == 0

@@ -7,6 +7,7 @@ from tests.analysis.runs import write_run
 from tests.commands import fails
 from tests.sweep.grids import small_grid
 
+from revbis.analysis.paper import SYSTEMS
 from revbis.cli import main
 from revbis.sweep import grid
 
@@ -39,6 +40,8 @@ def test_a_table_from_runs_that_are_there(tmp_path, capsys):
     _reproduce("table1", "--no-sweep", "--out", str(tmp_path))
     printed = capsys.readouterr().out
     assert "simsr-rev (measured)" in printed and "(reported)" in printed
+    for method, name in SYSTEMS.items():
+        assert f"{method} (measured)" in printed and f"{name} (reported)" in printed
     names = sorted(path.name for path in (tmp_path / "reproduced").iterdir())
     assert names == ["table1-cpu.csv", "table1-cpu.md", "table1-cpu.tex"]
     written = (tmp_path / "reproduced" / "table1-cpu.md").read_text()
@@ -62,13 +65,13 @@ def test_missing_runs_are_told(tmp_path, capsys, caplog):
     )
     write_run(tmp_path, [1.0, 2.0], task="dmc:cartpole_balance", method="simsr")
     _reproduce("table1", "--no-sweep", "--out", str(tmp_path))
-    assert "41 of 42 runs are missing" in capsys.readouterr().err
+    assert "47 of 48 runs are missing" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.env("gym", gl=False)
 def test_missing_runs_are_made(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(grid, "read_grid", lambda name: small_grid(methods=["simsr-rev"]))
-    _reproduce("figure-c", "--out", str(tmp_path))
+    monkeypatch.setattr(grid, "read_grid", lambda name: small_grid())
+    _reproduce("figure-c", "--methods", "simsr-rev", "--out", str(tmp_path))
     assert "1 finished" in capsys.readouterr().out
     assert (tmp_path / "reproduced" / "figure-c-cpu.png").stat().st_size > 5000

@@ -34,6 +34,11 @@ class AgentSettings:
         return False
 
     @property
+    def least_steps(self) -> int:
+        """Steps of the shortest episode that an update can learn from."""
+        return 1
+
+    @property
     def half_precision(self) -> bool:
         """Whether the networks run in bfloat16, which not every processor can."""
         return False

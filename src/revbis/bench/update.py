@@ -79,6 +79,7 @@ def measure_update(
     settings: AgentSettings,
     *,
     pixels: int = 84,
+    stack: int = _STACK,
     action_size: int = 6,
     repeats: int = 10,
     threads: int | None = None,
@@ -88,7 +89,8 @@ def measure_update(
     Args:
         method: The method.
         settings: The agent's settings, with the batch size.
-        pixels: Height and width of an image; observations stack three colour images.
+        pixels: Height and width of an image.
+        stack: Colour images in an observation.
         action_size: Dimension of an action.
         repeats: Measurements of each, after two that are discarded.
         threads: PyTorch's threads; None for the current number.
@@ -98,9 +100,9 @@ def measure_update(
     keep_freed_memory()
     parts, whole = _Parts(), Times()
     with _threads(threads):
-        agent = make_agent(method, settings, _shape(pixels), action_size, seed=0)
+        agent = make_agent(method, settings, _shape(pixels, stack), action_size, seed=0)
         agent.stopwatch = parts
-        replay = random_replay(pixels, action_size, settings)
+        replay = random_replay(pixels, action_size, settings, stack=stack)
         work = agent.work(replay)
         for turn in range(repeats + 2):
             if turn == 2:
@@ -152,7 +154,11 @@ def measure_neighbours(
 
 
 def random_replay(
-    pixels: int, action_size: int, settings: AgentSettings, records: int = 3000
+    pixels: int,
+    action_size: int,
+    settings: AgentSettings,
+    records: int = 3000,
+    stack: int = _STACK,
 ) -> Replay:
     """A replay buffer of random images in episodes of 500 steps, as these settings need it."""
     from revbis.replay import PrioritisedReplay, Replay
@@ -160,7 +166,7 @@ def random_replay(
     rng = np.random.default_rng(0)
     shape = (_COLOURS, pixels, pixels)
     kind = PrioritisedReplay if settings.prioritised else Replay
-    replay = kind(records, shape, action_size, stack=_STACK, one_step=settings.one_step)
+    replay = kind(records, shape, action_size, stack=stack, one_step=settings.one_step)
 
     def frame() -> Any:
         return rng.integers(0, 256, shape, dtype=np.uint8)
@@ -221,8 +227,8 @@ def _one(
     answers.put((median(times["update"]), median(times["processor"])))
 
 
-def _shape(pixels: int) -> tuple[int, int, int]:
-    return (_STACK * _COLOURS, pixels, pixels)
+def _shape(pixels: int, stack: int = _STACK) -> tuple[int, int, int]:
+    return (stack * _COLOURS, pixels, pixels)
 
 
 @contextmanager

@@ -74,6 +74,7 @@ def update(
         method,
         _with_known(config, mode=mode, batch_size=batch, precision=precision).agent,
         pixels=config.pixels if pixels is None else pixels,
+        stack=config.frame_stack,
         repeats=repeats,
         threads=threads,
     )

@@ -19,6 +19,7 @@ def command(
     artefact: Annotated[ArtefactName, tyro.conf.Positional],
     *,
     scale: Scale = "cpu",
+    methods: tuple[str, ...] = (),
     out: Path = Path("runs"),
     where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
     sweep: bool = True,
@@ -34,16 +35,17 @@ def command(
     Args:
         artefact: Table or figure to make.
         scale: paper for the paper's sizes, cpu for smaller ones.
+        methods: Methods, if not all of the grid's.
         out: Folder for the runs; tables and figures go to `reproduced` in it.
         where: Where runs train.
         sweep: Train missing runs first; otherwise use those that exist.
     """
     from revbis.analysis.artefacts import grid_name, make_artefact
     from revbis.commands.sweep import run_and_show
-    from revbis.sweep.grid import read_grid
+    from revbis.sweep.grid import choose_grid
     from revbis.sweep.plan import make_plan
 
-    grid, code = read_grid(grid_name(artefact, scale)), 0
+    grid, code = choose_grid(grid_name(artefact, scale), methods=methods), 0
     if sweep:
         code = run_and_show(make_plan(grid, str(out), where))
     if code > 1:  # stopped by a signal

@@ -52,8 +52,8 @@ def command(
         out: Folder for all runs: a path that every machine sees, or an fsspec URL with Ray.
         where: Where runs train.
         dry_run: Print the runs, their folders, and the projected time, memory and disk space.
-        measure: Measure the speed of one of the runs here, in at most 20 seconds, to project the
-            time that --dry-run prints; implies --dry-run.
+        measure: Measure the speed of a run of each agent here, in at most 20 seconds each, to
+            project the time that --dry-run prints; implies --dry-run.
         retry_failed: Retry runs that were given up.
     """
     from revbis.sweep.grid import choose_grid
@@ -101,8 +101,8 @@ def _print_plan(plan: Plan, measure: bool) -> None:
     from revbis.sweep.plan import forecast
 
     plan.workers()  # refused before anything is measured
-    speed = _measure(plan) if measure else None
-    expected = forecast(plan, speed)
+    speeds = _measure(plan) if measure else None
+    expected = forecast(plan, speeds)
     rows = [
         {
             "run": run.name,
@@ -120,18 +120,22 @@ def _print_plan(plan: Plan, measure: bool) -> None:
     if same:
         print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
     print(f"all runs: {in_words(expected.disk)} disk")
-    source = "at the speed of the runs so far" if speed is None else "as measured here just now"
-    print(_time_line(expected, source))
+    print(_time_line(expected, measured=bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
+    if plan.lack is not None:
+        print(f"revbis: warning: {plan.lack}", file=sys.stderr)
 
 
-def _time_line(expected: Forecast, source: str) -> str:
+def _time_line(expected: Forecast, *, measured: bool) -> str:
+    if expected.seconds is None and measured:
+        return "time: not known for runs that could not be measured"
     if expected.seconds is None:
-        return "time: unknown until runs have started; --measure measures it in at most 20 s"
+        return "time: unknown until runs have started; --measure measures it, in 20 s an agent"
     parallel = "divided by the number of parallel runs"
     if expected.workers:
         parallel = f"with {expected.workers} in parallel"
+    source = "as measured here just now" if measured else "at the speed of the runs so far"
     return f"time: about {in_time(expected.seconds)} {parallel}, {source}"
 
 
@@ -144,22 +148,25 @@ def _take_same(rows: list[dict[str, str]], names: Sequence[str]) -> dict[str, st
     return same
 
 
-def _measure(plan: Plan) -> Speed | None:
-    """The speed of one of the runs; a warning if it cannot be measured."""
-    from revbis.sweep.measure import NotMeasuredError, measure
-    from revbis.sweep.projection import representative
+def _measure(plan: Plan) -> dict[str, Speed] | None:
+    """The speed of a run of each agent; a warning for one that cannot be measured.
 
-    config = representative(plan.sweep.entries)
-    if config is None:
-        return None
-    what = f"{config.task}, {config.method}"
-    print(f"measuring {what}, for at most 20 s ...", file=sys.stderr, flush=True)
-    try:
-        speed = measure(config)
-    except NotMeasuredError as problem:
-        print(f"revbis: warning: {problem}", file=sys.stderr)
-        return None
-    times = {"step": speed.step, "update": speed.update}
-    words = [f"{1000 * seconds:.3g} ms per {name}" for name, seconds in times.items()]
-    print(f"{what}: {', '.join(words)}", file=sys.stderr)
-    return speed
+    Returns:
+        By agent; None if no run is left to train, or none can be measured.
+    """
+    from revbis.sweep.measure import NotMeasuredError, measure
+    from revbis.sweep.projection import agent_of, representatives
+
+    speeds: dict[str, Speed] = {}
+    for config in representatives(plan.sweep.entries):
+        what = f"{config.task}, {config.method}"
+        print(f"measuring {what}, for at most 20 s ...", file=sys.stderr, flush=True)
+        try:
+            speed = speeds[agent_of(config)] = measure(config)
+        except NotMeasuredError as problem:
+            print(f"revbis: warning: {problem}", file=sys.stderr)
+            continue
+        times = {"step": speed.step, "action": speed.act, "update": speed.update}
+        words = [f"{1000 * seconds:.3g} ms per {name}" for name, seconds in times.items()]
+        print(f"{what}: {', '.join(words)}", file=sys.stderr)
+    return speeds or None

@@ -117,23 +117,31 @@ class Sweep:
         """Whether every run is finished."""
         return all(entry.state == "finished" for entry in self.entries)
 
-    def check(self, *, here: bool) -> None:
-        """Refuses the sweep if one of its runs cannot be trained.
+    def check(self, *, here: bool) -> str | None:
+        """Refuses the sweep if one of its runs can be trained nowhere.
 
         Args:
             here: Whether the runs train on this machine.
 
+        Returns:
+            Why this machine, for what it lacks, cannot train every run; None if it can.
+
         Raises:
             ValueError: With every reason, or the first few of many.
         """
-        reasons: dict[str, list[str]] = {}
+        reasons: dict[str, list[Entry]] = {}
+        lacking = True
         for entry in self.entries:
             try:
                 self._check(entry, here)
             except ValueError as problem:
-                reasons.setdefault(str(problem), []).append(entry.name)
-        if reasons:
-            raise ValueError(_refusal(reasons, len(self.entries)))
+                lacking = lacking and isinstance(problem, preflight.UnfitMachineError)
+                reasons.setdefault(str(problem), []).append(entry)
+        if not reasons:
+            return None
+        if lacking:
+            return _lack(reasons, self.entries)
+        raise ValueError(_refusal(reasons, len(self.entries)))
 
     def run(
         self,
@@ -225,15 +233,33 @@ class Sweep:
                     runner.kill(entry.name)
 
 
-def _refusal(reasons: dict[str, list[str]], runs: int) -> str:
+def _refusal(reasons: dict[str, list[Entry]], runs: int) -> str:
     """Why a sweep is refused: each reason with its runs."""
     refused = sum(map(len, reasons.values()))
     if refused == runs and len(reasons) == 1:
         return next(iter(reasons))
     lines = [f"{refused} of {runs} runs cannot be trained; none was started:"]
-    for text, names in list(reasons.items())[:_REFUSALS]:
-        others = f" and {len(names) - 1} more runs" if len(names) > 1 else ""
-        lines.append(f"  {names[0]}{others}: {text}")
+    for text, entries in list(reasons.items())[:_REFUSALS]:
+        others = f" and {len(entries) - 1} more runs" if len(entries) > 1 else ""
+        lines.append(f"  {entries[0].name}{others}: {text}")
     if len(reasons) > _REFUSALS:
         lines.append(f"  and {len(reasons) - _REFUSALS} more reasons")
     return "\n".join(lines)
+
+
+def _lack(reasons: dict[str, list[Entry]], entries: Sequence[Entry]) -> str:
+    """What this machine lacks for some of the runs, and how to leave their methods out."""
+    unfit = [entry for group in reasons.values() for entry in group]
+    text = "; ".join(reasons)
+    if len(unfit) == len(entries):
+        return text
+    text = f"{len(unfit)} of {len(entries)} runs cannot be trained here: {text}"
+    without, every = _methods(unfit), _methods(entries)
+    kept = [method for method in every if method not in without]
+    if not kept:
+        return text
+    return f"{text}; or leave {', '.join(without)} out: --methods {' '.join(kept)}"
+
+
+def _methods(entries: Sequence[Entry]) -> list[str]:
+    return list(dict.fromkeys(entry.config.method for entry in entries))

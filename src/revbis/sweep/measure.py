@@ -116,6 +116,16 @@ def _measure_steps(env: TaskEnv, replay: Replay) -> float:
     return sum(times) / len(times)
 
 
+def _add_episode(replay: Replay, env: TaskEnv, steps: int) -> None:
+    """An episode of one picture, for agents whose updates need longer ones than were played."""
+    observation, info = env.reset(seed=0)
+    frame = info.get("frame", observation)
+    replay.begin(frame)
+    for _ in range(steps):
+        replay.add(env.action_space.sample(), 0.0, 1.0, frame, last=False)
+    replay.cut()
+
+
 def _measure(run: Callable[[], object], repeats: int) -> float:
     """Median time, after a first run that does not count."""
     times = []
@@ -143,11 +153,15 @@ def main() -> None:
 
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon
-    replay = make_replay(config, env, capacity=2 * _STEPS + config.frame_stack + config.n_step)
+    least = config.agent.least_steps
+    room = 2 * _STEPS + least + 2 * (config.frame_stack + config.n_step)
+    replay = make_replay(config, env, capacity=room)
     _send(
         step=_measure_steps(env, replay),
         episode=None if horizon is None else -(-horizon // config.action_repeat),
     )
+    if least > 1:
+        _add_episode(replay, env, least)
     config = replace(config, agent=config.agent.for_reading())  # compiling takes too long
     device = resolve_device(config.device)
     agent = make_agent(config, env, device)

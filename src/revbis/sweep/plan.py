@@ -11,10 +11,11 @@ from revbis.sweep.driver import Sweep
 from revbis.sweep.place import Place, lock_path
 from revbis.sweep.projection import disk_bytes, memory_bytes, times_left, together
 from revbis.sweep.where import Where, check_where, local_workers, make_runner
+from revbis.training.preflight import UnfitMachineError
 from revbis.training.storage import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from revbis.config import Config
     from revbis.sweep.grid import Grid
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep that could start: none of its runs was refused.
+    """A sweep that could start, if not on this machine.
 
     Attributes:
         out: Its folder, a path or a URL.
@@ -32,6 +33,7 @@ class Plan:
         place: Its folder, opened.
         sweep: Its runs as they stand.
         retry_failed: Whether runs that were given up are retried.
+        lack: Why this machine cannot train every run, such as a missing package; None if it can.
     """
 
     out: str
@@ -40,6 +42,7 @@ class Plan:
     place: Place
     sweep: Sweep
     retry_failed: bool
+    lack: str | None = None
 
     def workers(self) -> int | None:
         """Runs in parallel; None with Ray, where the nodes decide.
@@ -105,31 +108,32 @@ def make_plan(grid: Grid, out: str, where: Where, *, retry_failed: bool = False)
         retry_failed: Forget earlier failures.
 
     Raises:
-        ValueError: If a run cannot be trained, with every reason.
+        ValueError: If a run can be trained nowhere, with every reason.
     """
     check_where(where, out)
     base = Path() if is_url(out) else Path(out).resolve()
     configs = [config.with_settings(threads=where.threads) for config in grid.configs(base)]
     place = Place(out)
     sweep = Sweep(configs, place)
-    sweep.check(here=where.on == "local" or where.address is None)  # else on the cluster's nodes
+    here = where.on == "local" or where.address is None  # else the cluster's nodes check themselves
+    lack = sweep.check(here=here)
     for entry in sweep.entries if retry_failed else ():
         entry.state = "waiting" if entry.state == "failed" else entry.state
-    return Plan(out, where, configs, place, sweep, retry_failed)
+    return Plan(out, where, configs, place, sweep, retry_failed, lack)
 
 
-def forecast(plan: Plan, speed: Speed | None = None) -> Forecast:
+def forecast(plan: Plan, speeds: Mapping[str, Speed] | None = None) -> Forecast:
     """Time, memory and disk of a sweep.
 
     Args:
         plan: The sweep.
-        speed: As measured; else runs are taken to be as fast as those that have started.
+        speeds: As measured, by agent; else runs are taken to be as fast as those that have started.
 
     Raises:
         MemoryError: If this machine does not have the memory.
     """
     workers, entries = plan.workers(), plan.sweep.entries
-    times = times_left(entries, speed)
+    times = times_left(entries, speeds)
     shared = common_folder([entry.name for entry in entries])
     runs = [
         RunForecast(
@@ -163,11 +167,14 @@ def run_plan(plan: Plan, stop: Callable[[], bool]) -> Sweep:
         The runs as they stand now.
 
     Raises:
-        ValueError: If another sweep drives the same folder, or there is no Ray cluster.
+        ValueError: If this machine lacks what a run needs, another sweep drives the same folder, or
+            there is no Ray cluster.
         MemoryError: If this machine does not have the memory.
     """
     import filelock
 
+    if plan.lack is not None:
+        raise UnfitMachineError(plan.lack)
     if not plan.sweep.complete:
         plan.workers()  # refused before anything is written
     lock = lock_path(plan.out)

@@ -10,7 +10,7 @@ from revbis.agents.registry import resolve
 from revbis.replay.storage import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from revbis.config import Config
     from revbis.sweep.driver import Entry
@@ -77,29 +77,35 @@ def seconds_left(config: Config, done: int, speed: Speed) -> float:
     return training + played * (speed.step + speed.act)
 
 
-def times_left(entries: Sequence[Entry], speed: Speed | None) -> list[float | None]:
+def times_left(entries: Sequence[Entry], speeds: Mapping[str, Speed] | None) -> list[float | None]:
     """Seconds that each run will still take; None where nothing is known, 0 if it is given up.
 
     Args:
         entries: The runs.
-        speed: As measured; else runs are taken to be as fast as those that have started.
+        speeds: As measured, by agent; else runs are taken to be as fast as those that have started.
     """
-    if speed is not None:
-        return [
-            0.0
-            if entry.state in _OVER
-            else seconds_left(entry.config, entry.standing.frames, speed)
-            for entry in entries
-        ]
+    if speeds is not None:
+        return [_measured_time(entry, speeds.get(agent_of(entry.config))) for entry in entries]
     rates = {entry.name: rate for entry in entries if (rate := _rate(entry)) is not None}
     return [_time_left(entry, entries, rates) for entry in entries]
 
 
-def representative(entries: Sequence[Entry]) -> Config | None:
-    """A run to measure: one that is still to train, with an objective if there is one."""
-    open_runs = [entry.config for entry in entries if entry.state not in _OVER]
-    with_objective = [config for config in open_runs if resolve(config.method).objective]
-    return next(iter(with_objective or open_runs), None)
+def representatives(entries: Sequence[Entry]) -> list[Config]:
+    """Runs to measure: of each agent one that is still to train, with an objective if there is one.
+
+    The agents differ in what an action and an update take, far more than an agent's objectives do.
+    """
+    chosen: dict[str, Config] = {}
+    for config in (entry.config for entry in entries if entry.state not in _OVER):
+        known = chosen.setdefault(agent_of(config), config)
+        if resolve(config.method).objective and not resolve(known.method).objective:
+            chosen[agent_of(config)] = config
+    return list(chosen.values())
+
+
+def agent_of(config: Config) -> str:
+    """Name of a run's agent."""
+    return resolve(config.method).agent.name
 
 
 def together(times: Sequence[float | None], workers: int) -> float | None:
@@ -108,6 +114,12 @@ def together(times: Sequence[float | None], workers: int) -> float | None:
     if len(known) < len(times):
         return None
     return max(sum(known) / workers, max(known, default=0.0))
+
+
+def _measured_time(entry: Entry, speed: Speed | None) -> float | None:
+    if entry.state in _OVER:
+        return 0.0
+    return None if speed is None else seconds_left(entry.config, entry.standing.frames, speed)
 
 
 def _rate(entry: Entry) -> float | None:

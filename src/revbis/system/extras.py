@@ -45,14 +45,10 @@ def requirements_of(extra: str) -> list[Requirement]:
 
 
 def install_line(extra: str) -> str:
-    """The `pip install` line for one of the package's extras.
-
-    Raises:
-        ValueError: If there is no such extra.
-    """
+    """The `pip install` line for one of the package's extras."""
     try:
         added = requirements_of(extra)
-    except PackageNotFoundError:  # run from its source, as with PYTHONPATH
+    except (PackageNotFoundError, ValueError):  # run from a source that is not what was installed
         return f'pip install "revbis[{extra}]"'
     return "pip install " + " ".join(f'"{requirement}"' for requirement in added)
 

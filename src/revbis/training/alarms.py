@@ -1,4 +1,7 @@
-"""Signs that a run is going wrong, and the flag to change."""
+"""Signs that a run is going wrong, and the flag to change.
+
+An alarm suggests only flags that the run's agent has: `flags` are the names of its settings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _EXPLODED = 10.0  # times the largest return that the observed rewards allow
 _COLLAPSED_RANK = 1.5
@@ -22,71 +25,84 @@ class Alarm:
 
     Attributes:
         name: Its kind.
-        text: What was observed, and the flag to change.
+        text: What was observed, and the flag to change, if there is one.
     """
 
     name: str
     text: str
 
 
-def non_finite(metrics: Mapping[str, float]) -> Alarm | None:
+def non_finite(metrics: Mapping[str, float], flags: Collection[str]) -> Alarm | None:
     """A loss or value that is NaN or infinite: the run cannot continue."""
     bad = [name for name, value in metrics.items() if not math.isfinite(value)]
     if not bad:
         return None
+    remedies = [("learning_rate", "a smaller --learning-rate")]
     return Alarm(
         "non_finite",
-        f"{', '.join(bad)} is not finite; try a smaller --learning-rate and check the task's "
-        "rewards",
+        f"{', '.join(bad)} is not finite; check the task's rewards{_advice(remedies, flags)}",
     )
 
 
 def exploding_critic(
-    metrics: Mapping[str, float], largest_reward: float, discount: float
+    metrics: Mapping[str, float], largest_reward: float, discount: float, flags: Collection[str]
 ) -> Alarm | None:
     """Values larger than the largest discounted return that the observed rewards allow."""
     value = max(abs(metrics.get("critic_q1", 0.0)), abs(metrics.get("critic_q2", 0.0)))
     bound = largest_reward / (1 - discount)
     if value <= _EXPLODED * max(bound, 1e-3):
         return None
+    remedies = [
+        ("learning_rate", "a smaller --learning-rate"),
+        ("target_rate", "a smaller --target-rate"),
+    ]
     return Alarm(
         "exploding_critic",
         f"the critic estimates {value:.3g}, but rewards up to {largest_reward:.3g} sum to at most "
-        f"{bound:.3g}; try a smaller --learning-rate or --target-rate",
+        f"{bound:.3g}{_advice(remedies, flags)}",
     )
 
 
-def collapsed_embedding(metrics: Mapping[str, float]) -> Alarm | None:
+def collapsed_embedding(metrics: Mapping[str, float], flags: Collection[str]) -> Alarm | None:
     """The objective maps all states to nearly the same embedding."""
     rank = metrics.get("objective/effective_rank")
     if rank is None or rank >= _COLLAPSED_RANK:
         return None
+    remedies = [
+        ("objective_weight", "a smaller --objective-weight"),
+        ("normalisation", "a simsr method"),
+        ("normalisation", "--normalisation False for a mico one"),
+    ]
     return Alarm(
         "collapsed_embedding",
-        f"the objective's embeddings have collapsed: their effective rank is {rank:.2f}; "
-        "try a smaller --objective-weight, a simsr method, or --normalisation False for a mico one",
+        f"the objective's embeddings have collapsed: their effective rank is {rank:.2f}"
+        f"{_advice(remedies, flags)}",
     )
 
 
-def silent_objective(metrics: Mapping[str, float]) -> Alarm | None:
+def silent_objective(metrics: Mapping[str, float], flags: Collection[str]) -> Alarm | None:
     """The objective has next to no say in what the encoder learns."""
     share = metrics.get("objective/gradient_share")
     if share is None or share >= _SILENT:
         return None
+    remedies = [("mode", "--mode balanced"), ("objective_weight", "a larger --objective-weight")]
     return Alarm(
         "silent_objective",
         f"the objective's share of the encoder's gradient is {share:.2%}, so the critic trains it "
-        "all but alone; use --mode balanced or a larger --objective-weight",
+        f"all but alone{_advice(remedies, flags)}",
     )
 
 
-def stalled(frames: Sequence[int], returns: Sequence[float], budget: int) -> Alarm | None:
+def stalled(
+    frames: Sequence[int], returns: Sequence[float], budget: int, flags: Collection[str]
+) -> Alarm | None:
     """No improvement for a large share of the budget, or none since the first evaluation.
 
     Args:
         frames: Frames of the evaluations.
         returns: Their mean returns.
         budget: Frames of the whole run.
+        flags: Names of the run's settings.
     """
     if len(returns) < _STALL_EVALUATIONS:
         return None
@@ -98,9 +114,22 @@ def stalled(frames: Sequence[int], returns: Sequence[float], budget: int) -> Ala
         return None
     if not learned and frames[-1] - frames[0] < _STALL_SHARE * budget:
         return None
+    remedies = [
+        ("seed", "another --seed"),
+        ("noise_steps", "a slower decay of the noise (--noise-steps)"),
+        ("explore_steps", "a larger --explore-steps"),
+    ]
     return Alarm(
         "stalled",
         f"no evaluation beat {returns[best]:.4g} (frame {frames[best]:,}) in the last "
-        f"{frames[-1] - frames[best]:,} frames; try another --seed, a slower decay of the noise "
-        "(--noise-steps), or a larger --explore-steps",
+        f"{frames[-1] - frames[best]:,} frames{_advice(remedies, flags)}",
     )
+
+
+def _advice(remedies: Sequence[tuple[str, str]], flags: Collection[str]) -> str:
+    """The remedies whose setting the run has, as the end of a sentence; empty if it has none."""
+    known = [text for name, text in remedies if name in flags]
+    if not known:
+        return ""
+    *most, last = known
+    return f"; try {', '.join(most)} or {last}" if most else f"; try {last}"

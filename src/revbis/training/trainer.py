@@ -75,6 +75,7 @@ class Trainer:
         self._last_return: float | None = None
         self._averages = Averages()
         self._raised: set[str] = set()
+        self._flags = frozenset(config.as_dict())  # that an alarm may suggest
         # Read again when logging only: a GPU would have to be waited for.
         self._agent_status = self.agent.status()
         self._start = (time.perf_counter(), 0)
@@ -317,6 +318,7 @@ class Trainer:
                 [record["frames"] for record in evaluations],
                 [record["mean_return"] for record in evaluations],
                 config.frames,
+                self._flags,
             )
         )
 
@@ -339,13 +341,13 @@ class Trainer:
     def _log(self) -> None:
         """Writes a line of train.jsonl and checks the alarms."""
         metrics = self._averages.take()
-        failure = alarms.non_finite(metrics)
+        failure = alarms.non_finite(metrics, self._flags)
         if failure is not None:
             self._fail(failure, metrics)
         largest, discount = self.progress.largest_reward, self.config.discount
-        self._raise(alarms.exploding_critic(metrics, largest, discount))
-        self._raise(alarms.collapsed_embedding(metrics))
-        self._raise(alarms.silent_objective(metrics))
+        self._raise(alarms.exploding_critic(metrics, largest, discount, self._flags))
+        self._raise(alarms.collapsed_embedding(metrics, self._flags))
+        self._raise(alarms.silent_objective(metrics, self._flags))
         self._agent_status = self.agent.status()
         seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
         self.records.train(

@@ -61,6 +61,11 @@ class DreamerV3Settings(AgentSettings):
                 f"the first update finds a sequence, got {self.explore_steps}"
             )
 
+    @property
+    def least_steps(self) -> int:
+        """Those between the observations of a sequence."""
+        return self.sequence_length - 1
+
     def check(self, observation_shape: Shape) -> None:
         """Refuses images whose sides the convolutions cannot halve down to four."""
         side = observation_shape[-1]

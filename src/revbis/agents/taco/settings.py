@@ -46,6 +46,11 @@ class TacoSettings(ActorCriticSettings):
         return self.taco_loss or self.curl_loss or self.reward_loss
 
     @property
+    def least_steps(self) -> int:
+        """Those of an action sequence."""
+        return self.action_steps if self.has_losses else 1
+
+    @property
     def drqv2(self) -> DrQV2Settings:
         """The settings of the DrQ-v2 that it is built on."""
         names = [each.name for each in fields(ActorCriticSettings)]

@@ -92,6 +92,11 @@ class TDMPCSettings(AgentSettings):
         """Sequences are drawn by their priority."""
         return True
 
+    @property
+    def least_steps(self) -> int:
+        """Those of the horizon."""
+        return self.horizon
+
     def check(self, observation_shape: Shape) -> None:
         """Refuses images too small for the convolutions."""
         if len(observation_shape) == 3:
