@@ -29,12 +29,14 @@ exclude_patterns = ["docs/_*"] + [
 myst_heading_anchors = 4  # links to a heading are checked, too
 myst_links_external_new_tab = True
 
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 napoleon_numpy_docstring = False
+napoleon_attr_annotations = False  # types are in the signature
 napoleon_use_ivar = True  # attributes are listed in the class, not described a second time
+add_module_names = False
 python_maximum_signature_line_length = 88
 python_display_short_literal_types = True
 default_role = "code"  # a `name` in a docstring is code

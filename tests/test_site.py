@@ -24,10 +24,8 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(out: Path) -> Path:
     """The pages, built as `make docs` builds them, elsewhere."""
-    out = tmp_path_factory.mktemp("site")
     options = ["-W", "--keep-going", "-q", "-E", "-c", "docs", "-d", str(out / "doctrees")]
     command = [sys.executable, "-m", "sphinx", *options, "-b", "html", ".", str(out / "html")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -37,19 +35,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_sphinx
 @pytest.mark.slow
-def test_the_site_has_every_page_and_asks_the_network_for_nothing(site: Path) -> None:
+def test_the_site(tmp_path: Path) -> None:
+    """One test, so that no two processes build it."""
+    site = build(tmp_path)
+    every_page_is_there(site)
+    links_lead_to_files(site)
+    what_is_public_is_described(site)
+
+
+def every_page_is_there(site: Path) -> None:
     pages = {str(page.relative_to(site).with_suffix("")) for page in site.rglob("*.html")}
     results = (ROOT / "results").glob("**/README.md")
     wanted = [*DOCS.glob("*.md"), *DOCS.glob("[a-z]*/*.md"), *results, ROOT / "CHANGELOG.md"]
     assert {str(page.relative_to(ROOT).with_suffix("")) for page in wanted} <= pages
-    for page in site.rglob("*.html"):
+    for page in site.rglob("*.html"):  # nothing is asked of the network
         loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="([^"]+)"', page.read_text())
         assert [address for address in loaded if "//" in address] == []
 
 
-@needs_sphinx
-@pytest.mark.slow
-def test_links_of_pages_lead_to_pages(site: Path) -> None:
+def links_lead_to_files(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text()
         for address in re.findall(r'<a [^>]*href="(?!\w+:)([^"#]+)', text):
@@ -60,9 +64,7 @@ def test_links_of_pages_lead_to_pages(site: Path) -> None:
     assert picture is not None and (site / "results/probe" / picture[1]).exists()
 
 
-@needs_sphinx
-@pytest.mark.slow
-def test_the_reference_has_what_is_public(site: Path) -> None:
+def what_is_public_is_described(site: Path) -> None:
     from revbis import agents, envs, objectives, replay, tabular
 
     data = {"METRICS", "DESIGNS", "OBJECTIVES", "QUALITIES", "SUITES", "Quality", "examples"}

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from textwrap import indent
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -23,6 +23,8 @@ COMMAND_LINE = "docs/reference/command-line"
 # Their names load on first use; autodoc sees what is loaded.
 LAZY = ("revbis.tabular", "revbis.objectives", "revbis.agents", "revbis.replay")
 EXAMPLES = "docs/examples.md"  # the page that stands for a folder without a page of its own
+_WIDTH = 80  # of help, which wraps all but its first lines itself
+_ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
 _FORMULA = re.compile(r"\\\((.+?)\\\)", flags=re.S)
 _KEPT = re.compile(r"(`[^`]*`|(?<![\w*\\])\*\w[^*\n]*\*(?!\w))")
@@ -66,7 +68,8 @@ def command_help(*words: str) -> str:
     output = StringIO()
     with redirect_stdout(output), suppress(SystemExit):
         cli.main([*words, "--help"])
-    return "\n".join(line.rstrip() for line in output.getvalue().strip().splitlines())
+    lines = (fill(line.rstrip(), _WIDTH) for line in output.getvalue().strip().splitlines())
+    return "\n".join(lines)
 
 
 def command_line_page() -> str:
@@ -121,6 +124,12 @@ def _docstring(*about: Any) -> None:
     lines[:] = plain_docstring("\n".join(lines)).split("\n")
 
 
+def _signature(*about: Any) -> tuple[str | None, str | None]:
+    """A signature with array types as readers write them: ndarray[float64]."""
+    parts = (part and _ARRAY.sub(r"ndarray[\1]", part) for part in about[-2:])
+    return next(parts), next(parts)
+
+
 def _load(_app: Sphinx) -> None:
     for module in map(import_module, LAZY):
         for name in module.__all__:
@@ -141,5 +150,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", _load)
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _docstring, priority=900)  # after napoleon
+    app.connect("autodoc-process-signature", _signature)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
