@@ -5,6 +5,8 @@
 #   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
 #   make dist    build the sdist and the wheel, and check their metadata
 #   make check-dist   install that wheel into a folder of its own and try it, without a network
+#   make docs    build the site to docs/_build/html, which opens from disk; warnings are errors
+#   make docs-links    the same, and try every link to the web (needs a network)
 #   make bench   measure every speed claim of the README, as ratios
 
 SHELL := /bin/bash
@@ -17,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One test process per core, but at most eight, to limit memory.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
-.PHONY: demo test test-random lint format dist check-dist bench clean gl browser
+.PHONY: demo test test-random lint format docs docs-links dist check-dist bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis train --task dmc:cartpole_swingup --method simsr-rev-full --preset cpu --seed 2 --frames 20000 --threads 1 --out demo
@@ -48,6 +50,16 @@ dist: $(STAMP)
 check-dist: gl dist
 	bash tools/check-wheel $(BIN)/python dist/*.whl
 
+# The sources are the checkout: pages of docs/ and results/ link to each other as they do on disk.
+SPHINX := $(BIN)/python -m sphinx -W --keep-going -q -E -c docs -d docs/_build/doctrees
+
+docs: $(STAMP)
+	$(SPHINX) -b html . docs/_build/html
+	@echo "the site is in docs/_build/html: open docs/_build/html/docs/index.html"
+
+docs-links: $(STAMP)
+	$(SPHINX) -b linkcheck . docs/_build/linkcheck
+
 bench: gl $(STAMP)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -60,7 +72,7 @@ browser:
 	@bash tools/install-chromium
 
 clean:
-	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The environment is created once and updated when the requirements change. PYTHON=... selects the interpreter.
 $(STAMP): pyproject.toml constraints.txt
@@ -70,5 +82,5 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ -z "$$python" ]; then echo "make: revbis requires Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
 	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot create a virtual environment; on Debian and Ubuntu run: apt-get install python3-venv" >&2; exit 1; }; fi
-	$(BIN)/pip install --quiet --editable '.[dev,dmc,metaworld,sweep,video]'
+	$(BIN)/pip install --quiet --editable '.[dev,dmc,docs,metaworld,sweep,video]'
 	@touch $@

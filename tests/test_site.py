@@ -1,0 +1,109 @@
+"""The site is built without a warning, and holds what its pages promise."""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+MISSING = [name for name in ("sphinx", "myst_parser", "furo") if find_spec(name) is None]
+needs_sphinx = pytest.mark.skipif(
+    bool(MISSING), reason='the site needs Sphinx; run: pip install -c constraints.txt ".[docs]"'
+)
+
+
+def load(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(out: Path) -> Path:
+    """The pages, built as `make docs` builds them, elsewhere."""
+    options = ["-W", "--keep-going", "-q", "-E", "-c", "docs", "-d", str(out / "doctrees")]
+    command = [sys.executable, "-m", "sphinx", *options, "-b", "html", ".", str(out / "html")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return out / "html"
+
+
+@needs_sphinx
+@pytest.mark.slow
+def test_the_site(tmp_path: Path) -> None:
+    """One test, so that no two processes build it."""
+    site = build(tmp_path)
+    every_page_is_there(site)
+    links_lead_to_files(site)
+    what_is_public_is_described(site)
+
+
+def every_page_is_there(site: Path) -> None:
+    pages = {str(page.relative_to(site).with_suffix("")) for page in site.rglob("*.html")}
+    results = (ROOT / "results").glob("**/README.md")
+    wanted = [*DOCS.glob("*.md"), *DOCS.glob("[a-z]*/*.md"), *results, ROOT / "CHANGELOG.md"]
+    assert {str(page.relative_to(ROOT).with_suffix("")) for page in wanted} <= pages
+    for page in site.rglob("*.html"):  # nothing is asked of the network
+        loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="([^"]+)"', page.read_text())
+        assert [address for address in loaded if "//" in address] == []
+
+
+def links_lead_to_files(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        for address in re.findall(r'<a [^>]*href="(?!\w+:)([^"#]+)', text):
+            assert (page.parent / address).exists(), f"{page.relative_to(site)}: {address}"
+    picture = re.search(
+        r'<img [^>]*src="([^"]+probe\.png)"', (site / "results/probe/README.html").read_text()
+    )
+    assert picture is not None and (site / "results/probe" / picture[1]).exists()
+
+
+def what_is_public_is_described(site: Path) -> None:
+    from revbis import agents, envs, objectives, replay, tabular
+
+    data = {"METRICS", "DESIGNS", "OBJECTIVES", "QUALITIES", "SUITES", "Quality", "examples"}
+    for module in (tabular, objectives, agents, envs, replay):
+        name = module.__name__.rpartition(".")[2]
+        text = (site / "docs" / "reference" / f"{name}.html").read_text()
+        described = set(re.findall(rf'id="{re.escape(module.__name__)}\.(\w+)"', text))
+        assert set(module.__all__) - data <= described
+    commands = (site / "docs" / "reference" / "command-line.html").read_text()
+    for flag in ("--objective-weight", "--yardstick-every", "--retry-failed", "--eps"):
+        assert flag in commands
+
+
+@needs_sphinx
+def test_docstrings_and_links_are_rewritten() -> None:
+    extension = load(DOCS / "_ext" / "revbis_site.py")
+    plain = extension.plain_docstring
+    assert plain(r"At most \(|x|\), or |y|.") == r"At most :math:`|x|`, or \|y\|."
+    assert plain("`a|b`s of *one* kind, **options") == r"`a|b`\ s of *one* kind, \*\*options"
+    assert plain("An example.\n\nx = 1\ny = 2") == "An example.\n\n::\n\n    x = 1\n    y = 2"
+    page = DOCS / "learned-metrics.md"
+    text = (
+        "[a](../results/probe) [b](../examples) [c](training.md#x) ![d](../results/probe/probe.png)"
+    )
+    linked = extension.with_page_links(text, page, ROOT)
+    assert "[a](../results/probe/README.md) [b](examples.md) [c](training.md#x) ![d]" in linked
+
+
+def test_the_pictures_of_the_concepts_show_what_is_computed(tmp_path: Path) -> None:
+    drawing = load(DOCS / "draw_concepts.py")
+    page = (DOCS / "concepts.md").read_text()
+    assert set(re.findall(r"\]\(([\w-]+\.svg)\)", page)) == set(drawing.PICTURES)
+    for name in drawing.PICTURES:
+        drawing.draw(name, tmp_path)
+        shown, drawn = (
+            re.findall(r"<text[^>]*>([^<]*)</text>", (folder / name).read_text())
+            for folder in (DOCS, tmp_path)
+        )
+        assert shown == drawn and len(shown) > 5
+    assert drawing.residuals()[2] < 1e-6
+    excess, largest = drawing.reach()
+    assert excess < 0.16 and largest == pytest.approx(2)
