@@ -52,8 +52,10 @@ _PAPER_STATE: Values = _PAPER | {
 }
 
 _CPU: Values = _PAPER | {
+    "eval_every": (10_000, OURS),
+    "discount": (0.97, OURS),  # as far ahead as 270 frames of cartpole
     "shift": (2, OURS),  # relative to 48 pixels as much as 4 of 84
-    "batch_size": (128, OURS),
+    "batch_size": (64, OURS),
     "explore_steps": (500, OURS),
     "hidden": (256, OURS),
     "channels": (16, OURS),
@@ -70,6 +72,7 @@ _CPU: Values = _PAPER | {
 _CPU_STATE: Values = _CPU | {
     "frames": (24_000, OURS),
     "eval_every": (8000, OURS),
+    "discount": (0.99, CODE),
     "batch_size": (256, OURS),
     "horizon": (5, OURS),
 }
