@@ -7,7 +7,7 @@
 #   make check-dist   install that wheel into a folder of its own and try it, without a network
 #   make docs    build the site to docs/_build/html, which opens from disk; warnings are errors
 #   make docs-links    the same, and try every link to the web (needs a network)
-#   make bench   measure every speed claim of the README, as ratios
+#   make bench   run every script in benchmarks/: speed, as ratios measured side by side
 
 SHELL := /bin/bash
 VENV := .venv

@@ -134,3 +134,10 @@ def test_equations_page_names_what_exists() -> None:
         assert any(hasattr(place, name) for place in places) or name in solvers
     written = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
     assert set(re.findall(r"test_\w+\.py", text)) <= written
+
+
+def test_every_grid_that_ships_is_listed() -> None:
+    from revbis.sweep.grid import shipped_grids
+
+    text = (ROOT / "docs" / "sweeps.md").read_text()
+    assert [name for name in shipped_grids() if f"`{name}`" not in text] == []

@@ -191,7 +191,11 @@ class Config(RunSettings):
         try:
             text = path.read_bytes()
         except FileNotFoundError:
-            raise ValueError(f"{path.parent} is not a run: it has no {path.name}") from None
+            what = "is not a run: it has no " + path.name
+            raise ValueError(
+                f"{path.parent} {what if path.parent.exists() else 'does not exist'}; pass a run's "
+                "folder, such as runs/cpu/TASK/METHOD/seed-1"
+            ) from None
         try:
             return cls.from_dict(_renamed(schema.parse_json(text, dict[str, Any], "it")))
         except (ValueError, TypeError) as problem:

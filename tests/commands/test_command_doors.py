@@ -21,7 +21,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*WALK, "--explore-steps", "15000"), "before the first update: explore_steps 15,000"),
+        ((*WALK, "--explore-steps", "15000"), "before the first update: --explore-steps 15,000"),
         ((*WALK, "--frames", "1e23"), "--frames: must be at most 10^12, got 1e23"),
         ((*WALK, "--frames", "true"), "--frames: must be a whole number, got 'true'"),
         ((*WALK, "--learning-rate", "nan"), "--learning-rate: must be a finite number, got 'nan'"),
@@ -44,7 +44,7 @@ def here(tmp_path, monkeypatch):
         (("neighbours", "none", "--episodes", "1e9"), "--episodes must be at most 1,000"),
         (("yardstick", "none", "--episodes", "1"), "--episodes must be at least 2, got 1"),
         (("yardstick", "none", "--episodes", "1e9"), "--episodes must be at most 1,000"),
-        (("yardstick", "none"), "none is not a run: it has no config.json"),
+        (("yardstick", "none"), "none does not exist; pass a run's folder"),
         (("yardstick",), "pass the folder of at least one run"),
         (("probe", "--size", "1e9"), "--size must be at most 20"),
         (("probe", "--steps", "0"), "--steps must be at least 1, got 0"),

@@ -155,8 +155,8 @@ def test_the_command_and_its_card(run: Config, tmp_path: Path, capsys, monkeypat
     last = json.loads((run.directory / "eval.jsonl").read_text().splitlines()[-1])
     for text in (
         "# mico-rev on tests.training:Walk",
-        f"| mean return, variants of evaluation | {last['mean_return']:.1f} over 1 episodes at ",
-        f"| mean return, variants of training | {last['train_mean_return']:.1f} over 1 episodes",
+        f"| mean return, variants of evaluation | {last['mean_return']:.1f} over 1 episode at ",
+        f"| mean return, variants of training | {last['train_mean_return']:.1f} over 1 episode at ",
         "for 160 frames",
         "revbis train --task tests.training:Walk --method mico-rev --preset cpu --seed 1",
         'revbis.load("export")',

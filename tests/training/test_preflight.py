@@ -22,7 +22,7 @@ def test_a_run_that_can_be_made_passes(config):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"frames": 80}, "explore_steps 10 x action_repeat 8 = 80 frames .* frames is 80"),
+        ({"frames": 80}, "explore-steps 10 x --action-repeat 8 = 80 frames .* --frames is 80"),
         ({"frames": 1}, "would end before the first update"),
         ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
         ({"device": "cuda:x"}, "device must be"),

@@ -153,6 +153,11 @@ def test_finished_run_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtur
     before = {path: path.stat().st_mtime_ns for path in config.directory.rglob("*")}
     main(["train", *flags(config)])
     assert "is finished" in capsys.readouterr().out
+    with pytest.raises(SystemExit):  # not that it is finished: it is another run
+        main(["train", *flags(config), "--hidden", "17"])
+    told = capsys.readouterr()
+    assert "is finished" not in told.out
+    assert "was started with other settings" in told.err
     assert {path: path.stat().st_mtime_ns for path in config.directory.rglob("*")} == before
 
 

@@ -35,6 +35,7 @@ def command(
     """Trains every run of a grid: tasks x methods x seeds x overrides.
 
     revbis sweep table1-cpu --dry-run
+
     revbis sweep --tasks dmc:cartpole_balance --methods drqv2 simsr-rev --seeds 1 2 3
 
     Repeating the command resumes the sweep: finished runs are skipped, interrupted ones resume

@@ -107,6 +107,7 @@ def _train(config: Config, restart: bool) -> None:
     from revbis.training.run import finished, train
 
     if finished(config) and not restart:
+        train(config)  # refuses other settings than the run's, and trains nothing
         print(
             f"{config.directory} is finished: {config.frames:,} frames. "
             "Pass a larger --frames to continue."
@@ -186,11 +187,12 @@ def _list() -> None:
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
     print("methods:")
+    width = max(len(name) for name in (*(agent.name for agent in agents()), *OBJECTIVES))
     for agent in agents():
-        print(f"  {agent.name:<17} {agent.description}")
+        print(f"  {agent.name:<{width}}  {agent.description}")
     print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
-        print(f"  {name:<17} {entry.description}")
+        print(f"  {name:<{width}}  {entry.description}")
     print("tasks:")
     for suite in (*SUITES.values(), OWN):
         print(f"  {suite.form:<23} {suite.description}")

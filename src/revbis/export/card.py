@@ -34,7 +34,7 @@ A policy and its embedding of observations, trained with revbis {version} for {f
 | method | {method} |
 | preset, seed | {preset}, {seed} |
 | observations | {observations} |
-| actions | {actions} numbers in [−1, 1], each repeated for {repeat} frames |
+| actions | float32 ({actions},) in [−1, 1], each repeated for {repeat} frames |
 {returns}| revision of revbis | {revision} |
 
 The command that trained it:
@@ -98,7 +98,8 @@ def _returns(evaluations: Sequence[Evaluation], frames: int) -> str:
     if not known:
         return "| mean return | not evaluated yet |\n"
     last = known[-1]
-    when = f"over {len(last.returns)} episodes at frame {last.reached:,}"
+    count = len(last.returns)
+    when = f"over {count} episode{'' if count == 1 else 's'} at frame {last.reached:,}"
     if last.train_return is None:
         return f"| mean return | {last.mean_return:.1f} {when} |\n"
     return (

@@ -87,9 +87,9 @@ def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
     random = explore_steps * action_repeat
     if random >= frames:
         raise ValueError(
-            f"the run would end before the first update: explore_steps {explore_steps:,} x "
-            f"action_repeat {action_repeat} = {random:,} frames of random actions come first, but "
-            f"frames is {frames:,}; use more frames or fewer explore_steps"
+            f"the run would end before the first update: --explore-steps {explore_steps:,} x "
+            f"--action-repeat {action_repeat} = {random:,} frames of random actions come first, "
+            f"but --frames is {frames:,}; use more frames or fewer explore steps"
         )
 
 

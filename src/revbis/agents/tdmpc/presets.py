@@ -52,6 +52,7 @@ _PAPER_STATE: Values = _PAPER | {
 }
 
 _CPU: Values = _PAPER | {
+    "frames": (80_000, OURS),
     "eval_every": (10_000, OURS),
     "discount": (0.97, OURS),  # as far ahead as 270 frames of cartpole
     "shift": (2, OURS),  # relative to 48 pixels as much as 4 of 84
