@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,7 @@ def test_bench_update_and_train(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_live_line() -> None:
     status = Status(
-        progress=Progress(frames=250),
+        progress=Progress(frames=250, updates=20),
         last_return=12.34,
         last_evaluation=56.78,
         agent={"c": 0.5},
@@ -270,6 +271,8 @@ def test_the_live_line() -> None:
         "250/1,000 frames · 50/s · 15 s left · return 12.3 · eval 56.8 · c 0.500"
         "  [update 75% environment 25%]"
     )
+    first = replace(status, progress=Progress(frames=4), last_return=None, agent={})
+    assert describe(first, 1000) == "4/1,000 frames · eval 56.8  [update 75% environment 25%]"
 
 
 def test_devices() -> None:

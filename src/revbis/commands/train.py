@@ -131,11 +131,9 @@ def _train(config: Config, restart: bool) -> None:
 def describe(status: Status, budget: int) -> str:
     """A run's status in one line."""
     progress, rate = status.progress, max(status.frames_per_second, 1e-9)
-    parts = [
-        f"{progress.frames:,}/{budget:,} frames",
-        f"{rate:.0f}/s",
-        f"{in_time((budget - progress.frames) / rate)} left",
-    ]
+    parts = [f"{progress.frames:,}/{budget:,} frames"]
+    if progress.updates:  # until then the first evaluation is most of the time
+        parts += [f"{rate:.0f}/s", f"{in_time((budget - progress.frames) / rate)} left"]
     if status.last_return is not None:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
