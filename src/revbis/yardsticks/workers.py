@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -124,6 +125,7 @@ def _pool(context: Any, workers: int, counter: Any, stop: Any) -> Iterator[Proce
 
 def _begin(counter: Any, stop: Any) -> None:
     """Prepares a worker: one thread; Ctrl-C is for the process above, whose end is the worker's."""
+    logging.getLogger("revbis").setLevel(logging.ERROR)  # what the process above has said already
     global _counter, _stop  # the one way from a pool's initialiser to its tasks
     _counter, _stop = counter, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
