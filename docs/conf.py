@@ -20,7 +20,7 @@ version = release = revbis.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "revbis_site"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "results/**/README.md", "CHANGELOG.md"]
+include_patterns = ["docs/**", "results/README.md", "results/**/README.md", "CHANGELOG.md"]
 # Folders that no page is in are not searched: .venv and runs can be large.
 exclude_patterns = ["docs/_*"] + [
     path.name for path in ROOT.iterdir() if path.name not in {"docs", "results", "CHANGELOG.md"}
