@@ -185,12 +185,11 @@ def _list() -> None:
     for name, what in PRESETS.items():
         print(f"  {name:<6} {what}")
     print("methods:")
-    width = max(len(name) for name in (*(agent.name for agent in agents()), *OBJECTIVES))
     for agent in agents():
-        print(f"  {agent.name:<{width}}  {agent.description}")
+        print(f"  {agent.name:<17} {agent.description}")
     print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
-        print(f"  {name:<{width}}  {entry.description}")
+        print(f"  {name:<17} {entry.description}")
     print("tasks:")
     for suite in (*SUITES.values(), OWN):
         print(f"  {suite.form:<23} {suite.description}")
