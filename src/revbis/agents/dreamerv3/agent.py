@@ -19,6 +19,8 @@ from revbis.agents.drqv2.inputs import (
     as_shape,
     check_observation,
     check_observations,
+    check_state,
+    fitting,
 )
 
 if TYPE_CHECKING:
@@ -203,13 +205,9 @@ class DreamerV3:
         Raises:
             ValueError: If the state is of another method, or does not fit this agent.
         """
-        if not isinstance(state, dict) or state.get("method") != "dreamerv3":
-            raise ValueError(f"the state must be one of dreamerv3, got {state!r:.80}")
-        try:
+        check_state(state, method="dreamerv3")
+        with fitting():
             self._load(state)
-        except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
-            reason = checks.reason(problem)
-            raise ValueError(f"the state does not fit this agent: {reason}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
         for name, module in self._modules().items():

@@ -21,6 +21,7 @@ from revbis.agents.drqv2.inputs import (
     check_observation,
     check_observations,
     check_state,
+    fitting,
 )
 from revbis.agents.drqv2.parts import Following, Parts, load_moments, make_parts
 from revbis.agents.drqv2.work import parts_of_the_work
@@ -383,11 +384,8 @@ class DrQV2:
             ValueError: If the state is of another method or mode, or does not fit this agent.
         """
         check_state(state, method=self._method, mode=self.settings.mode)
-        try:
+        with fitting():
             self._load(state)
-        except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
-            reason = checks.reason(problem)
-            raise ValueError(f"the state does not fit this agent: {reason}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
         modules = self.parts.modules()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from revbis import checks
 from revbis.agents.drqv2.settings import DrQV2Settings
 from revbis.replay import Batch, OneStep, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Shape = tuple[int, ...]
 _LARGEST = 65_536
@@ -130,6 +134,16 @@ def check_state(state: object, **names: str) -> None:
         value = state.get(name)
         if not isinstance(value, str) or value != expected:
             raise ValueError(f"the state's {name} must be {expected!r}, got {value!r:.80}")
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Refuses a state in one line, however loading it fails."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
+        reason = checks.reason(problem)
+        raise ValueError(f"the state does not fit this agent: {reason}") from None
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:

@@ -19,6 +19,7 @@ from revbis.agents.drqv2.inputs import (
     check_observation,
     check_observations,
     check_state,
+    fitting,
 )
 from revbis.agents.drqv2.parts import load_moments
 from revbis.agents.networks import linear_schedule, noisy_action
@@ -375,11 +376,8 @@ class TDMPC:
             ValueError: If the state is of another method, or does not fit this agent.
         """
         check_state(state, method="tdmpc")
-        try:
+        with fitting():
             self._load(state)
-        except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
-            reason = checks.reason(problem)
-            raise ValueError(f"the state does not fit this agent: {reason}") from None
 
     def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["networks"]["model"])
