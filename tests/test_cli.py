@@ -174,7 +174,8 @@ def test_bounds_prints_theorems_and_the_rest(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nonsense"], "unknown command 'nonsense'"),
+        (["nonsense"], "unknown command 'nonsense'; the commands are: tabular, "),
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["tabular", "solve"], "give one of --example, --mdp and --gym"),
         (["tabular", "solve", "--example", "toy", "--gym", "Taxi-v3"], "give one of"),
         (["tabular", "solve", "--example", "toy", "--gamma", "1"], "gamma must be in [0, 1)"),

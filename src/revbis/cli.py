@@ -74,7 +74,10 @@ def _main(words: list[str]) -> None:
         print(f"revbis {__version__}")
         return
     if words[0] not in _COMMANDS:
-        _fail(f"unknown command {words[0]!r}; the commands are: {', '.join(_COMMANDS)}")
+        from revbis.checks import nearest
+
+        hint = nearest(words[0], _COMMANDS) or f"; the commands are: {', '.join(_COMMANDS)}"
+        _fail(f"unknown command {words[0]!r}{hint}")
     warnings.showwarning = _show_warning
     _show_log()
     try:

@@ -186,10 +186,10 @@ def _list() -> None:
         print(f"  {name:<6} {what}")
     print("methods:")
     for agent in agents():
-        print(f"  {agent.name:<17} {agent.description}")
+        print(f"  {agent.name:<20} {agent.description}")
     print("  DrQ-v2 with an objective:")
     for name, entry in OBJECTIVES.items():
-        print(f"  {name:<17} {entry.description}")
+        print(f"  {name:<20} {entry.description}")
     print("tasks:")
     for suite in (*SUITES.values(), OWN):
         print(f"  {suite.form:<23} {suite.description}")
