@@ -132,7 +132,7 @@ def test_a_damaged_newer_checkpoint_does_not_count_among_those_kept(tmp_path):
 
 
 def test_a_reader_beside_a_run_that_keeps_one_checkpoint(tmp_path):
-    config = tiny_config(tmp_path, **WALK | {"keep_checkpoints": 1, "checkpoint_every": 8})
+    config = tiny_config(tmp_path, **WALK | {"keep_checkpoints": 1, "checkpoint_every": 20})
     done, problems, opened = threading.Event(), [], 0
 
     def read():

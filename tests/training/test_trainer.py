@@ -116,11 +116,11 @@ def test_a_stopped_run_in_bfloat16_ends_like_an_undisturbed_one(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [12, 44, 50])
+@pytest.mark.parametrize("step", [12, 50])
 def test_killed_runs_end_like_undisturbed_ones(
     undisturbed: list[dict], tmp_path: Path, step: int
 ) -> None:
-    # Before the first checkpoint at step 15, just before the third, and at an episode's end.
+    # Before the first checkpoint at step 15, and at an episode's end.
     config = tiny_config(tmp_path, **PIXELS)
     log = config.directory / "train.jsonl"
     killed = signalled(config, step, signal.SIGKILL)
