@@ -79,7 +79,7 @@ _ENTRIES = (
     ObjectiveEntry(
         "dbc",
         "revbis.objectives.dbc:DBCObjective",
-        "L1 distance between states, weights (1, γ), learned dynamics",
+        "L1 distance between states, (1, γ), learned dynamics",
         _OPTIONS,
     ),
     _baseline("zp", "no metric: predicts the next embedding", rewards=False),
