@@ -11,11 +11,14 @@ from tests.analysis.runs import study_of, write_run
 from tests.analysis.test_report import page_of
 
 from revbis.analysis import plots
+from revbis.analysis.compare import pooled
 from revbis.analysis.differences import Differences, difference_table, differences
 from revbis.analysis.scores import Study, read_study
+from revbis.analysis.tables import pair_table
 from revbis.cli import main
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
+HOPPER = "dmc:hopper_hop"
 
 
 def two_tasks(out: Path) -> Study:
@@ -137,6 +140,35 @@ def test_evaluations_at_different_frames_are_not_paired(tmp_path: Path) -> None:
     for call in (difference_table, lambda found: plots.forest(read_study([tmp_path]), found)):
         with pytest.raises(ValueError, match="no method has a score to compare with drqv2, seed b"):
             call(found)
+
+
+def test_evaluations_at_different_frames_are_not_pooled(tmp_path: Path) -> None:
+    """Both learn alike; at 30 frames one has been evaluated, the other only at 20."""
+    for task, every in ((CHEETAH, 20), (WALKER, 10), (HOPPER, 10)):
+        for seed in (1, 2):
+            drqv2 = {frames: float(frames) for frames in (0, 10, 20, 30)}
+            write_run(tmp_path, drqv2, task=task, seed=seed)
+            simsr = {frames: float(frames) for frames in range(0, 41, every)}
+            write_run(tmp_path, simsr, task=task, method="simsr", seed=seed)
+    study = read_study([tmp_path])
+    pool = pooled(study, "final")
+    assert sorted(pool.tasks) == [HOPPER, WALKER]
+    assert "cheetah_run is left out: evaluations are at different frames" in pool.notes
+    first = differences(study, "drqv2").rows[0]
+    assert first.task is None and first.of.difference == 0
+    assert pair_table(study).records[0]["difference"] == 0
+
+
+def test_methods_without_a_common_seed_of_a_task_are_not_pooled(tmp_path: Path) -> None:
+    for task, seed in ((CHEETAH, 1), (WALKER, 2)):
+        write_run(tmp_path, [0.0, 1.0], task=task, seed=1)
+        write_run(tmp_path, [0.0, 200.0], task=task, method="simsr", seed=seed)
+    study = read_study([tmp_path])
+    found = differences(study, "drqv2")
+    assert [row.task for row in found.rows] == [CHEETAH]
+    assert "All tasks: simsr is left out: no seed in common on some task." in found.notes
+    [(_, cells)] = pair_table(study).rows
+    assert [cell.text for cell in cells[1:]] == ["–"] * 3
 
 
 def test_one_pair_has_no_width(tmp_path: Path) -> None:

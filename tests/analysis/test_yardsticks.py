@@ -45,6 +45,22 @@ def study(tmp_path: Path) -> Study:
     return read_study([tmp_path / "runs"])
 
 
+def test_only_seeds_at_the_furthest_frame_count(tmp_path: Path) -> None:
+    for seed, (frames, value) in enumerate([(10, 0.9), (10, 0.7), (0, 0.1)], 1):
+        write_file(write_run(tmp_path, [0.0, 1.0], seed=seed), frames, measures("trunk", value))
+    table = yardstick_table(read_study([tmp_path]))
+    [(_, cells)] = table.rows
+    assert cells[-1].text == "2 of 3" and cells[2].text.startswith("0.80")
+    assert (table.records[0]["frames"], table.records[0]["seeds"]) == (10, "1 2")
+
+
+def test_a_task_without_a_state_has_no_r2(tmp_path: Path) -> None:
+    values = {key: of for key, of in measures("trunk", 0.5).items() if "state" not in key}
+    write_file(write_run(tmp_path, [0.0, 1.0]), 10, values)
+    [(_, cells)] = yardstick_table(read_study([tmp_path])).rows
+    assert [cell.text for cell in cells] == ["0.50", "0.50", "–", "0.50", "0.50", "1"]
+
+
 def test_means_over_seeds(study: Study) -> None:
     table = yardstick_table(study)
     rows = {name: [cell.text for cell in cells] for name, cells in table.rows}

@@ -150,6 +150,32 @@ def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatc
         Isolated(source, "simsr-rev-full", 0)
 
 
+def test_without_names_what_the_run_cannot_train_is_left_out(
+    run: Config, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(Source, "acts_in_batches", False)
+    planned = {cell.method for cell in plan(run.directory, [], 1, TINY)}
+    assert {"simsr", "simsr-rev", "zp"} < planned and "simsr-rev-full" not in planned
+    assert "left out: simsr-rev-full needs actions of the run's policy" in caplog.text
+    with pytest.raises(ValueError, match="name others with --methods"):
+        plan(run.directory, ["simsr", "simsr-rev-full"], 1, TINY)
+
+
+def test_a_large_ring_takes_the_memory_of_its_records(here: Path) -> None:
+    settings = {"task": "tests.training:Walk", "observation": "state", "frames": 200}
+    config = tiny_config(here, **settings, replay_capacity=10_000, replay_storage="disk")
+    assert train(config)
+    source = Source(config.directory)
+    small = source.replay(1, one_step=False)
+    assert small.state()["settings"]["capacity"] == small.written < 10_000
+    whole = make_replay(config, source._env)
+    checkpoint = source._checkpoint
+    generator = np.random.PCG64(1).state
+    whole.restore(checkpoint.records(), checkpoint.state["replay"] | {"generator": generator})
+    for _ in range(3):
+        assert torch.equal(small.sample(16).obs, whole.sample(16).obs)
+
+
 def test_a_run_that_has_gone_on_is_refused(run: Config) -> None:
     with pytest.raises(ValueError, match="has a newer checkpoint by now; repeat the command"):
         source_of(run.directory, "another")

@@ -12,10 +12,11 @@ from tests.training import tiny_config
 
 from revbis.cli import main
 from revbis.config import Config
-from revbis.training.run import train
+from revbis.training.run import open_run_at, train
 
 torch.set_num_threads(1)
 WALK = {"task": "tests.training:Walk", "observation": "state", "frames": 200}
+WALK |= {"checkpoint_every": 100}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,30 @@ def test_runs_that_cannot_be_measured(runs: list[Config], here: Path, capsys) ->
     said = capsys.readouterr()
     assert "warning: not measured: bare has no checkpoint yet" in said.err
     assert "drqv2" in said.out
+
+
+def test_a_run_whose_package_is_missing_does_not_stop_the_others(
+    runs: list[Config], here: Path, capsys, monkeypatch
+) -> None:
+    def open_or_miss(folder: Path):
+        if folder == runs[0].directory:
+            raise ModuleNotFoundError("No module named 'sheeprl'")
+        return open_run_at(folder)
+
+    monkeypatch.setattr("revbis.training.run.open_run_at", open_or_miss)
+    main(["yardstick", *(str(each.directory) for each in runs), "--episodes", "2"])
+    said = capsys.readouterr()
+    assert "warning: not measured: No module named 'sheeprl'" in said.err
+    assert "drqv2" in (here / "yardsticks.csv").read_text()
+
+
+def test_frames_are_those_of_the_checkpoint_that_is_read(runs: list[Config], here: Path) -> None:
+    shutil.copytree(runs[0].directory, here / "run")
+    older, newest = sorted((here / "run" / "checkpoints").glob("frame-*"))
+    (newest / "agent.pt").write_bytes(b"damaged")
+    main(["yardstick", "run", "--episodes", "2"])
+    content = json.loads((here / "run" / "yardsticks.json").read_text())
+    assert content["frames"] == int(older.name.removeprefix("frame-")) < 200
 
 
 def test_restart_discards_the_measurements(runs: list[Config], tmp_path: Path) -> None:

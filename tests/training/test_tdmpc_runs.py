@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.agents.tdmpc import assert_same_state
-from tests.training import evaluations, tiny_config
+from tests.training import Walk, evaluations, tiny_config
 
 from revbis.cli import main
 from revbis.commands.train import parse
@@ -61,6 +61,14 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, observation):
     assert resumed.agent["plan"].abs().max() > 0
     assert resumed.state["replay"] == wanted.state["replay"]
     assert resumed.state["replay"]["priorities"]["length"] == config.agent.horizon
+
+
+@gym
+def test_episodes_shorter_than_the_horizon_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Walk, "limit", 4)  # frames: two agent steps
+    config = tiny_config(tmp_path, **SMALL | STATE | {"replay_capacity": 200})
+    with pytest.raises(ValueError, match="no episode so far had 3 steps: use a smaller --horizon"):
+        train(config)
 
 
 @gym

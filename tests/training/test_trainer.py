@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training import evaluations, flags, tiny_config
+from tests.training import Walk, evaluations, flags, tiny_config
 
 from revbis.cli import main
 from revbis.objectives import OBJECTIVES
@@ -21,7 +21,7 @@ from revbis.system.json_lines import read_records
 from revbis.training import checkpoint as checkpoint_module
 from revbis.training.checkpoint import Checkpoints, DamagedError
 from revbis.training.run import finished, open_run, train
-from revbis.training.trainer import TrainingFailedError
+from revbis.training.trainer import Trainer, TrainingFailedError
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
@@ -313,6 +313,32 @@ def test_task_that_cannot_be_repeated_is_cut(
     train(config, stop=stop_after(7))
     assert train(config)
     assert "episode was truncated" in caplog.text
+
+
+def test_an_episode_that_ends_earlier_when_it_is_repeated_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    train(config, stop=stop_after(7))
+    monkeypatch.setattr(Walk, "limit", 20)
+    assert train(config)
+    assert "episode was truncated" in caplog.text
+
+
+def test_a_resume_that_fails_changes_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(tmp_path, **WALK)
+    assert train(config)
+    before = (config.directory / "config.json").read_bytes()
+
+    def fail(trainer: Trainer, checkpoint: object) -> None:
+        raise OSError("the simulator has gone")
+
+    monkeypatch.setattr(Trainer, "restore", fail)
+    with pytest.raises(OSError, match="the simulator has gone"):
+        train(config.with_settings(frames=config.frames + 400))
+    assert (config.directory / "config.json").read_bytes() == before
 
 
 def test_non_finite_loss_stops_with_a_diagnosis(tmp_path: Path) -> None:

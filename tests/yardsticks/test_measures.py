@@ -84,10 +84,10 @@ def test_an_episode_is_predicted_by_others_alone() -> None:
     assert state_probe(z, values, EPISODE) == 0.0
 
 
-def test_a_state_that_never_changes_has_r2_0() -> None:
-    assert (
-        state_probe(np.random.default_rng(0).normal(size=(300, 2)), np.ones((300, 3)), EPISODE) == 0
-    )
+@pytest.mark.parametrize("states", [np.ones((300, 3)), np.empty((300, 0))])
+def test_a_state_that_never_changes_has_no_r2(states) -> None:
+    z = np.random.default_rng(0).normal(size=(300, 2))
+    assert state_probe(z, states, EPISODE) is None
 
 
 def test_one_episode_is_not_enough(states: np.ndarray) -> None:

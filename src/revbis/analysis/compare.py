@@ -39,11 +39,19 @@ class Pooled(NamedTuple):
             for task, values in self.scores[label].items()
         }
 
+    def paired(self, label: str, other: str, seed: int) -> stats.Paired | None:
+        """Two methods' difference over all tasks; None if they have no common seed of one."""
+        one_side, other_side = self.by_seed(label), self.by_seed(other)
+        if not all(one_side[task].keys() & other_side[task].keys() for task in self.tasks):
+            return None
+        return stats.paired(one_side, other_side, seed=seed)
+
 
 def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled:
     """Normalised scores of all methods, on the tasks where each has a seed at the budget.
 
-    A task with mixed environments or presets, or without known bounds, is left out and named.
+    A task with mixed environments or presets, without known bounds, or with evaluations at
+    different frames is left out and named.
 
     Raises:
         ValueError: If nothing is left, with the reasons.
@@ -63,6 +71,10 @@ def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled
     if labels:
         absent = [label for label in study.labels if label not in measured]
         notes += [f"{label} is left out: it has no score yet" for label in absent]
+    for task in _uneven(measured):
+        notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
+        for scores_of in measured.values():
+            scores_of.pop(task, None)
     tasks = [task for task in at if labels and all(task in measured[label] for label in labels)]
     if not tasks:
         why = "there is no task on which all methods have a score"
@@ -80,6 +92,15 @@ def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled
         at,
         tuple(notes),
     )
+
+
+def _uneven(measured: Mapping[str, Mapping[str, curves.GroupScores]]) -> list[str]:
+    """The tasks whose methods have scores at different frames."""
+    frames: dict[str, set[int]] = defaultdict(set)
+    for scores in measured.values():
+        for task, of in scores.items():
+            frames[task].add(of.frames)
+    return [task for task, seen in frames.items() if len(seen) > 1]
 
 
 def _comparable_tasks(study: Study, notes: list[str]) -> dict[str, stats.Bounds]:

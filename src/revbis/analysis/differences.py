@@ -160,9 +160,9 @@ def _over_all_tasks(
     notes += [f"All tasks: {note.rstrip('.')}." for note in pool.notes]
     rows = []
     for label in (label for label in pool.scores if label != baseline):
-        try:
-            of = stats.paired(pool.by_seed(label), pool.by_seed(baseline), seed=seed)
-        except ValueError:  # no seed in common; noted for each task
+        of = pool.paired(label, baseline, seed)
+        if of is None:
+            notes.append(f"All tasks: {label} is left out: no seed in common on some task.")
             continue
         rows.append(Difference(label, None, of))
     return rows

@@ -114,6 +114,7 @@ class Run:
         finished: Whether its budget is spent.
         yardsticks: The newest measures of its embeddings, of `revbis yardstick` or of an
             evaluation, by the names of `revbis.yardsticks.names`; empty if there are none.
+        yardstick_frames: The frame of the checkpoint that they were measured of.
     """
 
     folder: Path
@@ -124,6 +125,7 @@ class Run:
     failures: Failures | None
     finished: bool
     yardsticks: Mapping[str, float] = field(default_factory=dict)
+    yardstick_frames: int = 0
 
     @cached_property
     def training(self) -> list[Record]:
@@ -157,6 +159,7 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
         problem(f"{folder} is left out: {where}{text}")
         return None
     evaluations = _read_evaluations(folder, config, problem)
+    yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
     run = Run(
         folder=folder,
         config=config,
@@ -165,7 +168,8 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
         alarms=_read_alarms(folder, problem),
         failures=read_failures(folder, problem),
         finished=_finished(folder, config, problem),
-        yardsticks=_read_yardsticks(folder, evaluations, problem),
+        yardsticks=yardsticks,
+        yardstick_frames=measured_at,
     )
     _report_standing(run, problem)
     return run
@@ -287,10 +291,10 @@ def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> lis
 
 def _read_yardsticks(
     folder: Path, evaluations: Sequence[Evaluation], problem: OnProblem
-) -> Mapping[str, float]:
-    """The newest yardsticks; at the same frame those of the command."""
+) -> tuple[Mapping[str, float], int]:
+    """The newest yardsticks and their frame; at the same frame those of the command."""
     measured = [one for one in evaluations if one.yardsticks]
-    newest, frames = (measured[-1].yardsticks, measured[-1].reached) if measured else ({}, 0)
+    newest = (measured[-1].yardsticks, measured[-1].reached) if measured else ({}, 0)
     try:
         content = (folder / YARDSTICKS).read_bytes()
         file: YardsticksFile = schema.parse_json(content, YardsticksFile, YARDSTICKS)
@@ -299,7 +303,8 @@ def _read_yardsticks(
     except (OSError, ValueError) as reason:
         problem(f"{folder}: {YARDSTICKS} cannot be read: {explained(reason)}")
         return newest
-    return _finite(file["yardsticks"]) if file["frames"] >= frames else newest
+    own = _finite(file["yardsticks"]), file["frames"]
+    return own if own[1] >= newest[1] else newest
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -142,9 +142,8 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
         cells = [Cell(f"{chance:.2f} [{low:.2f}, {high:.2f}]")]
         record = {"method": first, "other": second, "improvement": chance}
         record |= {"improvement_low": low, "improvement_high": high}
-        try:
-            gap = stats.paired(pool.by_seed(first), pool.by_seed(second), seed=seed)
-        except ValueError:  # no seed in common
+        gap = pool.paired(first, second, seed)
+        if gap is None:
             cells += [Cell("–")] * 3
         else:
             ends = f"[{gap.low:+.3f}, {gap.high:+.3f}]"
@@ -156,7 +155,8 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     caption = (
         "Pairs of methods. Improvement: probability that a run of the first method scores higher "
         "than one of the second on the same task, ties count half. Difference: mean difference of "
-        f"normalised final scores over tasks and seeds that both have. Both with {INTERVALS}. "
+        f"normalised final scores over tasks and seeds that both have, – if a task has none. Both "
+        f"with {INTERVALS}. "
         "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
         "number of comparisons."
     )

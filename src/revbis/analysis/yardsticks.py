@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from revbis.analysis.scores import Group, Study
 
 _CAPTION = (
-    "The newest measurement of each run: mean ± one standard deviation (n − 1) over N seeds. DF, "
+    "Mean ± one standard deviation (n − 1) over the N seeds that were measured at the furthest "
+    "frame. DF, "
     "the denoising factor, is 1 if noise does not move an embedding and 0 if it moves it as much "
     "as other states do. State R²: how much of the simulator's state a linear map finds, on "
     "held-out episodes. Effective rank: dimensions in use. ρ with ΔV: rank correlation of "
@@ -52,9 +53,11 @@ def _line(
     group: Group, embedding: str
 ) -> tuple[tuple[str, tuple[Cell, ...]], dict[str, Any]] | None:
     """A group's row and its numbers; None if the embedding was measured of no seed."""
-    measured = [run for run in group.runs if f"{embedding}_state_r2" in run.yardsticks]
+    measured = [run for run in group.runs if f"{embedding}_effective_rank" in run.yardsticks]
     if not measured:
         return None
+    frames = max(run.yardstick_frames for run in measured)
+    measured = [run for run in measured if run.yardstick_frames == frames]
     seeds = [run.config.seed for run in measured]
     record: dict[str, Any] = {"task": group.task, "method": group.label, "embedding": embedding}
     cells = []
@@ -71,4 +74,8 @@ def _line(
     count, every = len(measured), len(group.seeds)
     cells.append(Cell(str(count) if count == every else f"{count} of {every}"))
     name = f"{compare.short_name(group.task)}, {group.label}, {EMBEDDINGS[embedding]}"
-    return (name, tuple(cells)), record | {"n": count, "seeds": " ".join(map(str, seeds))}
+    return (name, tuple(cells)), record | {
+        "frames": frames,
+        "n": count,
+        "seeds": " ".join(map(str, seeds)),
+    }

@@ -37,13 +37,12 @@ def command(
     checks.whole(episodes, "--episodes", 1, _MOST_EPISODES)
     checks.whole(seed, "--seed", 0)
     from revbis.envs import make_env
-    from revbis.training.evaluate import episode_seed, play
+    from revbis.training.evaluate import command_seeds, play
     from revbis.training.run import open_run
 
     config, agent = open_run(run)
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
-    seeds = [episode_seed(seed, number) for number in range(episodes)]
-    played = []
+    seeds, played = command_seeds(seed, episodes), []
     with step_bar(episodes) as advance:
         for number in seeds:
             played.append(play(agent, env, number))

@@ -71,7 +71,7 @@ def command(
     from revbis.yardsticks.workers import usable_cores
 
     settings = IsolatedSettings(steps=steps, episodes=episodes)
-    cells = plan(replay, (*methods, *objective) or tuple(OBJECTIVES), seeds, settings)
+    cells = plan(replay, (*methods, *objective), seeds, settings)
     _run(cells, out, workers or usable_cores())
 
 

@@ -68,7 +68,7 @@ def command(
         for folder in folders:
             try:
                 rows.append(_measure(folder, episodes, seed, advance))
-            except ValueError as problem:
+            except (ValueError, ModuleNotFoundError, OSError) as problem:
                 problems.append(str(problem))
     if not rows:
         raise ValueError(problems[0])
@@ -85,12 +85,11 @@ def _measure(
 
     from revbis.system.files import write_whole
     from revbis.training.evaluate import yardstick_seeds
-    from revbis.training.folder import CHECKPOINTS, YARDSTICKS, newest_checkpoint
-    from revbis.training.run import open_run
+    from revbis.training.folder import YARDSTICKS
+    from revbis.training.run import open_run_at
     from revbis.yardsticks.measurement import measure
 
-    config, agent = open_run(folder)
-    frames = newest_checkpoint(path.name for path in (folder / CHECKPOINTS).iterdir()) or 0
+    config, agent, frames = open_run_at(folder)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
     title = f"{config.task}, {config.method}, seed {config.seed}"
     values = measure(

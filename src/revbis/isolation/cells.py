@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +18,8 @@ import revbis.replay
 import revbis.training
 import revbis.yardsticks
 from revbis.isolation.source import Source, source_of
-from revbis.isolation.training import Isolated
+from revbis.isolation.training import Isolated, PolicyNeededError
+from revbis.objectives.registry import OBJECTIVES
 from revbis.yardsticks.results import (
     Record,
     checksum,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from revbis.yardsticks.workers import Show
 
+_LOG = logging.getLogger("revbis")
 _FOLDER = "cells"
 _WITH_POLICY = 0.4  # how much longer a step takes with a pass of the actor
 
@@ -104,6 +107,12 @@ def plan(
 ) -> dict[IsolatedCell, float]:
     """The cells, seed by seed, and how much work each is.
 
+    Args:
+        run: The run's folder.
+        methods: The objectives; if there are none, all that the run can train.
+        seeds: Number of seeds.
+        settings: Of every cell.
+
     Raises:
         ValueError: If the run has no replay buffer to train on, or an objective cannot be made;
             before time is spent on others.
@@ -111,8 +120,14 @@ def plan(
     source = Source(run)
     source.replay(0, one_step=False)
     cost = {}
-    for method in dict.fromkeys(methods):
-        objective = Isolated(source, method, 0).objective
+    for method in dict.fromkeys(methods or OBJECTIVES):
+        try:
+            objective = Isolated(source, method, 0).objective
+        except PolicyNeededError as problem:
+            if methods:
+                raise
+            _LOG.warning("left out: %s", problem)
+            continue
         cost[method] = settings.steps * (1 + _WITH_POLICY * len(objective.policy_actions))
     return {
         IsolatedCell(run, source.identity, method, seed, settings): cost[method]

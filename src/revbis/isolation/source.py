@@ -76,16 +76,22 @@ class Source:
         Raises:
             ValueError: If it has fewer transitions than a batch.
         """
-        replay = make_replay(replace(self.config, replay_storage="ram"), self._env)
-        generator = np.random.PCG64(seed).state
-        state: dict[str, Any] = self._checkpoint.state["replay"] | {"generator": generator}
+        config, saved = self.config, self._checkpoint.state["replay"]
+        # As large as the records: a ring that is not full yet can be far larger.
+        written = max(self._checkpoint.written, config.frame_stack + config.n_step + 1)
+        capacity = min(config.replay_capacity, written)
+        replay = make_replay(replace(config, replay_storage="ram"), self._env, capacity=capacity)
+        state: dict[str, Any] = saved | {
+            "generator": np.random.PCG64(seed).state,
+            "settings": saved["settings"] | {"capacity": capacity},
+        }
         replay.restore(self._checkpoint.records(), state)
         replay.one_step = one_step
-        least = self.config.agent.batch_size
-        if len(replay) < least:
+        batch = config.agent.batch_size
+        if len(replay) < batch:
             raise ValueError(
                 f"the replay buffer of {self._folder} has {len(replay):,} transitions, fewer than "
-                f"a batch of {least:,}; train the run for longer"
+                f"a batch of {batch:,}; train the run for longer"
             )
         return replay
 

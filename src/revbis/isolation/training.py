@@ -40,6 +40,10 @@ def settings_of(config: Config, method: str) -> DrQV2Settings:
     return agent
 
 
+class PolicyNeededError(ValueError):
+    """An objective needs actions that the run's policy cannot give."""
+
+
 class Isolated:
     """An encoder, its projection and an objective, untrained.
 
@@ -61,9 +65,9 @@ class Isolated:
         assert self._parts.objective is not None
         self.objective: Auxiliary = self._parts.objective
         if self.objective.policy_actions and not source.acts_in_batches:
-            raise ValueError(
+            raise PolicyNeededError(
                 f"{method} needs actions of the run's policy, which only DrQ-v2 runs can give; "
-                f"the run's method is {source.config.method}"
+                f"the run's method is {source.config.method}; name others with --methods"
             )
         optimisers = self._parts.make_optimisers(self._settings)
         names = [name for name in ("objective", "coefficient") if name in optimisers]

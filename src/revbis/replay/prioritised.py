@@ -87,7 +87,7 @@ class PrioritisedReplay(Replay):
         if not len(queue):
             raise ValueError(
                 f"sample_prioritised needs {length} consecutive steps of one episode, but the "
-                "replay has no such sequence; add a longer episode before, or use a smaller length"
+                "replay has no such sequence; use a smaller length, or longer episodes"
             )
         self._length = length
         with self._timed():

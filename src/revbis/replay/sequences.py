@@ -80,7 +80,8 @@ class SequenceStarts:
         if not count:
             raise ValueError(
                 f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
-                "has no such sequence; add a longer episode before, or use a smaller length"
+                "has no such sequence; use a smaller length (in a run a smaller --n-step or "
+                "--action-steps), or longer episodes"
             )
         return count
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
 
-_YARDSTICKS = 4  # stream of episode seeds
+_YARDSTICKS, _COMMAND = 4, 5  # streams of episode seeds
 
 Watch = Callable[[NDArray[Any], dict[str, Any]], None]
 
@@ -87,6 +87,11 @@ def episode_seed(run_seed: int, *stream: int) -> int:
     """
     words = np.random.SeedSequence([run_seed, *stream]).generate_state(1)
     return int(words[0])
+
+
+def command_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds of the episodes of `revbis eval`."""
+    return [episode_seed(seed, _COMMAND, number) for number in range(episodes)]
 
 
 def yardstick_seeds(seed: int, episodes: int) -> list[int]:

@@ -125,6 +125,7 @@ def _train(
     )
     try:
         trainer = Trainer(config, records, checkpoints, device)
+        warning = None if checkpoint is None else trainer.restore(checkpoint)
         write_whole(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
         about = _about(config, trainer.env.identity)
         write_whole(folder / ABOUT, json.dumps(about, indent=2).encode())
@@ -132,7 +133,6 @@ def _train(
             trainer.save()  # before the first record, so that a run with records can be resumed
             home.saved()
         else:
-            warning = trainer.restore(checkpoint)
             _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
             if warning:
                 _LOG.warning("%s", warning)

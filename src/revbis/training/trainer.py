@@ -196,9 +196,8 @@ class Trainer:
         if saved is None:
             return None
         self._episode = self._replayed(saved)
-        if digest_of(self._episode.observation) == saved["observation"]:
+        if self._episode is not None:
             return None
-        self._episode = None
         self.replay.cut()
         return "the task is not reproducible from its seed: the running episode was truncated"
 
@@ -387,11 +386,14 @@ class Trainer:
             f"{folder}; the last checkpoint is untouched"
         )
 
-    def _replayed(self, saved: SavedEpisode) -> RunningEpisode:
+    def _replayed(self, saved: SavedEpisode) -> RunningEpisode | None:
+        """The running episode; None if the task does not come to the same observation."""
         observation, _ = self.env.reset(seed=saved["seed"])
         episode = RunningEpisode(saved["seed"], total=saved["total"], observation=observation)
         for action in np.asarray(saved["actions"], dtype=np.float32):
-            episode.observation, _, _, _, info = self.env.step(action)
+            episode.observation, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                return None
             episode.actions.append(action)
             self._frames_in_episode = info["frames"]
-        return episode
+        return episode if digest_of(episode.observation) == saved["observation"] else None

@@ -107,7 +107,9 @@ class Pool:
                 "effective_rank": float(effective_rank(z.double())),
                 "value": rank_correlation(distances[i, j], np.abs(returns[i] - returns[j])),
             }
-            values |= {f"{name}_{measure}": value for measure, value in measured.items()}
+            values |= {
+                f"{name}_{key}": value for key, value in measured.items() if value is not None
+            }
         return values
 
     def _seen(self, embed: Embed) -> Embeddings:

@@ -42,12 +42,12 @@ def denoising_factor(anchors: Tensor, positives: Tensor, generator: torch.Genera
     return (neg - pos) / (neg + pos) if neg + pos > 0 else 0.0
 
 
-def state_probe(z: Array, states: Array, episode: Ints) -> float:
+def state_probe(z: Array, states: Array, episode: Ints) -> float | None:
     """How much of the state a linear map finds in an embedding: mean R² over the state's numbers.
 
     Ridge regression; each episode is predicted by a fit to other episodes. R² is relative to the
     mean of the episodes of the fit. A number that is predicted worse than by that mean counts as 0,
-    and numbers that never change are left out.
+    and numbers that never change are left out; None if there are no others.
 
     Args:
         z: Embeddings, (N, D).
@@ -62,7 +62,7 @@ def state_probe(z: Array, states: Array, episode: Ints) -> float:
         raise ValueError(f"the state probe needs at least 2 episodes, got {len(numbers)}")
     states = states[:, _varies(states)]
     if states.shape[1] == 0:
-        return 0.0
+        return None
     folds = min(_FOLDS, len(numbers))
     fold = np.searchsorted(numbers, episode) % folds
     error, total = np.zeros(states.shape[1]), np.zeros(states.shape[1])

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _LEAST_PRIORITY = 1e-6
 _FUSED = ("cpu", "cuda")  # devices with a fused Adam
+_PATIENCE = 20  # times the horizon: transitions without an episode that long
 
 
 class TDMPC:
@@ -184,10 +185,15 @@ class TDMPC:
 
         Returns:
             Losses and metrics; nothing while no episode is as long as the horizon.
+
+        Raises:
+            ValueError: If many episodes are shorter than the horizon, and none is as long.
         """
         checks.flag(with_metrics, "with_metrics")
         replay, horizon = check_replay(replay), self.settings.horizon
         if not replay.count_sequences(horizon):
+            if len(replay) > _PATIENCE * horizon:
+                raise ValueError(f"no episode so far had {horizon} steps: use a smaller --horizon")
             return {}
         with self.stopwatch("sample"):
             drawn = replay.sample_prioritised(self.settings.batch_size, horizon, shift="image")
