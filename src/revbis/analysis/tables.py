@@ -155,7 +155,7 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     caption = (
         "Pairs of methods. Improvement: probability that a run of the first method scores higher "
         "than one of the second on the same task, ties count half. Difference: mean difference of "
-        f"normalised final scores over tasks and seeds that both have, – if a task has none. Both "
+        "normalised final scores over tasks and seeds that both have, – if a task has none. Both "
         f"with {INTERVALS}. "
         "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
         "number of comparisons."

@@ -119,16 +119,18 @@ def plan(
     """
     source = Source(run)
     source.replay(0, one_step=False)
-    cost = {}
+    cost, left_out = {}, []
     for method in dict.fromkeys(methods or OBJECTIVES):
         try:
             objective = Isolated(source, method, 0).objective
-        except PolicyNeededError as problem:
+        except PolicyNeededError:
             if methods:
                 raise
-            _LOG.warning("left out: %s", problem)
+            left_out.append(method)
             continue
         cost[method] = settings.steps * (1 + _WITH_POLICY * len(objective.policy_actions))
+    if left_out:
+        _LOG.warning("left out, as they need actions of a DrQ-v2 run: %s", ", ".join(left_out))
     return {
         IsolatedCell(run, source.identity, method, seed, settings): cost[method]
         for seed in range(seeds)
