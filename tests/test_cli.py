@@ -17,7 +17,14 @@ from tests.commands import fails
 from revbis import tabular
 from revbis.cli import main
 from revbis.system.files import digest, whole_file
+from revbis.tabular import output
 from revbis.training.folder import SupersededError
+
+
+@pytest.fixture
+def _undrawn(monkeypatch) -> None:
+    """Names and numbers without the pictures, which take most of the time."""
+    monkeypatch.setattr(output, "draw", lambda *_: None)
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
@@ -43,15 +50,19 @@ def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
 def test_every_example_and_metric(name: str, tmp_path: Path, capsys) -> None:
     size = [] if name == "toy-printed" else ["--size", "6e0"]
     mdp = name if name == "toy-printed" else f"{name}-6"
-    main(["tabular", "solve", "--example", name, *size, "--metric", "all", "--out", str(tmp_path)])
+    words, metrics = ["--metric", "all"], list(tabular.METRICS)
+    if name != "grid":
+        words, metrics = [], ["revised"]
+    main(["tabular", "solve", "--example", name, *size, *words, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
-    for metric in tabular.METRICS:
+    for metric in metrics:
         assert metric in printed
         assert {f"{mdp}-{metric}-gamma-0.9.{end}" for end in ("npz", "csv", "png")} <= {
             path.name for path in tmp_path.iterdir()
         }
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_state_action_level_and_policies(tmp_path: Path, capsys) -> None:
     policy = tmp_path / "policy.npy"
     np.save(policy, np.zeros(16, dtype=int))
@@ -86,8 +97,9 @@ def test_solves_an_npz_with_its_own_policy(tmp_path: Path, capsys) -> None:
             assert abs(file["matrix"][0, 1] - 4 / (1.1 * 3.1)) < 1e-6
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
-    grid, garnet = ("--example grid", "--example garnet --size 14")  # quickly drawn
+    grid, garnet = ("--example grid", "--example garnet --size 14")
     for words in (
         *(f"{grid} --size {size}" for size in (4, 5)),
         f"{grid} --size 4 --slip 0.5",
@@ -111,6 +123,7 @@ def test_no_mdp_writes_over_another(tmp_path: Path, capsys) -> None:
     ]
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_no_file_of_the_same_name_writes_over_another(tmp_path: Path, capsys) -> None:
     for seed in (0, 1):
         folder = tmp_path / str(seed)
@@ -127,6 +140,7 @@ def test_no_file_of_the_same_name_writes_over_another(tmp_path: Path, capsys) ->
     assert len(list(Path(out).glob("garnet-4*.npz"))) == len(different)
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize(
     "words",
     ["solve --example grid --size 3 --metric all", "solve --example toy", "bounds --example toy"],

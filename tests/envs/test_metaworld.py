@@ -91,12 +91,15 @@ def test_the_50_tasks() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_task_is_made_reset_stepped_and_drawn(name: str) -> None:
-    env = make_env(f"metaworld:{name}", seed=1, pixels=16, quality="fast", frame_stack=2)
+def test_every_task_is_made_reset_and_stepped(name: str) -> None:
+    # Every fifth is drawn, which takes most of the time: arm, table and camera are the same.
+    pictures = {"pixels": 16, "quality": "fast", "frame_stack": 2}
+    drawn = NAMES.index(name) % 5 == 0
+    env = make_env(f"metaworld:{name}", seed=1, **pictures if drawn else {"observation": "state"})
 
     def start(**seed: int) -> tuple[Any, ...]:
         observation, info = env.reset(**seed)
-        assert observation in env.observation_space and observation.std() > 1
+        assert observation in env.observation_space and observation.std() > (1 if drawn else 0)
         assert info["success"] is False and info["frames"] == 0
         after, reward, terminated, truncated, later = env.step(ACTIONS[0])
         assert after in env.observation_space and np.isfinite(reward)

@@ -1,6 +1,5 @@
 """Objectives from outside the package: one that works, and factories that do not."""
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -95,10 +94,6 @@ def losing(**fields: Any) -> Any:
 
 def raises(latent_dim: int, action_dim: int) -> None:
     raise KeyError("head\nof two lines")
-
-
-def dies(latent_dim: int, action_dim: int) -> None:
-    os._exit(1)
 
 
 def returns_none(latent_dim: int, action_dim: int) -> None:

@@ -91,7 +91,7 @@ def test_one_seed_gives_one_record(undisturbed: list[dict], tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("stops", [(1, 2, 3), (20,), (49, 1), (50,), (51, 4), (59,), (60,)])
+@pytest.mark.parametrize("stops", [(1, 2, 3), (49, 1), (51, 4), (60,)])
 def test_stopped_runs_end_like_undisturbed_ones(
     undisturbed: list[dict], tmp_path: Path, stops: tuple[int, ...]
 ) -> None:
@@ -107,10 +107,10 @@ def test_a_stopped_run_in_bfloat16_ends_like_an_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
-    changes = {**PIXELS, "precision": "bfloat16"}
+    changes = {**PIXELS, "precision": "bfloat16", "frames": 600}
     whole, stopped = (tiny_config(tmp_path / name, **changes) for name in ("whole", "stopped"))
     assert train(whole)
-    train(stopped, stop=stop_after(51))
+    train(stopped, stop=stop_after(21))
     assert train(stopped)
     assert evaluations(stopped) == evaluations(whole)
 

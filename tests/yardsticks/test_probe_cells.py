@@ -1,12 +1,10 @@
 """Cells: kept, reused by the same settings alone, run on several cores and interrupted."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import torch
 
 from revbis.yardsticks.probe import ProbeSettings
 from revbis.yardsticks.probe.cells import Cell, read_cell, read_dots, run_cell
-from revbis.yardsticks.probe.running import plan, run_cells, usable_cores
+from revbis.yardsticks.probe.running import plan, run_cells
 
 torch.set_num_threads(1)
 OWN = "tests.objectives.own_objectives"
@@ -117,17 +115,6 @@ def test_a_cell_that_diverges_does_not_end_the_others(tmp_path: Path, monkeypatc
     assert "non-finite" in problems[wild] and len(problems[wild].splitlines()) == 1
 
 
-@pytest.mark.slow
-def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
-    cells = {replace(CELL, method=f"{OWN}:dies", seed=seed): 1.0 for seed in range(2)}
-    with pytest.raises(ValueError, match="a worker ended without a word"):
-        run_cells(cells, tmp_path, 2, quiet)
-
-
-def test_cores_are_those_that_may_be_used() -> None:
-    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
-
-
 def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> None:
     cells = plan(["rooms"], ["simsr"], 2, 5, TINY)
     first, second = cells
@@ -139,22 +126,6 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, tmp_path, 1, interrupt)
     assert read_cell(first, tmp_path) is not None and read_cell(second, tmp_path) is None
-
-
-def test_an_interruption_waits_until_workers_have_started(tmp_path: Path, monkeypatch) -> None:
-    """A worker that starts while its parent leaves would print a traceback."""
-    launch = ProcessPoolExecutor._spawn_process
-    started = []
-
-    def interrupted_launch(pool: ProcessPoolExecutor) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        launch(pool)
-        started.append(pool)
-
-    monkeypatch.setattr(ProcessPoolExecutor, "_spawn_process", interrupted_launch)
-    with pytest.raises(KeyboardInterrupt):
-        run_cells(plan(["rooms"], ["simsr"], 2, 5, TINY), tmp_path, 2, quiet)
-    assert len(started) == 2
 
 
 @pytest.mark.slow

@@ -141,10 +141,20 @@ def measure_neighbours(
         speed beside another run divided by the speed alone; and `kept_processor`, the same in CPU
         time, which excludes the time of other programs.
     """
-    runs = [_run_processes(n, (method, settings, pixels, repeats)) for n in (1, 2)]
-    (alone, alone_processor), (beside, beside_processor) = (
-        (max(wall for wall, _ in run), max(processor for _, processor in run)) for run in runs
-    )
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(2), context.SimpleQueue()
+    job = (barrier, answers, method, settings, pixels, repeats)
+    processes = [context.Process(target=_one, args=(first, *job)) for first in (True, False)]
+    for process in processes:
+        process.start()
+    told: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _ in range(3):
+        when, seconds = answers.get()
+        told[when].append(seconds)
+    for process in processes:
+        process.join()
+    [(alone, alone_processor)] = told["alone"]
+    beside, beside_processor = map(max, zip(*told["beside"], strict=True))
     return {
         "alone": alone,
         "beside": beside,
@@ -197,34 +207,32 @@ class _Parts:
             self._within[-1] += seconds
 
 
-def _run_processes(
-    count: int, job: tuple[str, AgentSettings, int, int]
-) -> list[tuple[float, float]]:
-    """Wall-clock and CPU seconds per update of each of `count` simultaneous processes."""
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(count), context.SimpleQueue()
-    processes = [context.Process(target=_one, args=(barrier, answers, *job)) for _ in range(count)]
-    for process in processes:
-        process.start()
-    seconds: list[tuple[float, float]] = [answers.get() for _ in processes]
-    for process in processes:
-        process.join()
-    return seconds
-
-
 def _one(
-    barrier: Any, answers: Any, method: str, settings: AgentSettings, pixels: int, repeats: int
+    first: bool,
+    barrier: Any,
+    answers: Any,
+    method: str,
+    settings: AgentSettings,
+    pixels: int,
+    repeats: int,
 ) -> None:
+    """One of two runs: measures updates while the other waits, if it is the first, then beside it.
+
+    Tells the wall-clock and CPU seconds of an update.
+    """
     prepare(threads=1)
     agent = make_agent(method, settings, _shape(pixels), 6, seed=0)
     replay = random_replay(pixels, 6, settings)
     agent.update(replay, _STEP)
-    barrier.wait()
-    times = Times()
-    for _ in range(repeats):
-        with _timed(times, "update"), _timed(times, "processor", process_time):
-            agent.update(replay, _STEP)
-    answers.put((median(times["update"]), median(times["processor"])))
+    for when in ("alone", "beside"):
+        barrier.wait()
+        if when == "alone" and not first:
+            continue
+        times = Times()
+        for _ in range(repeats):
+            with _timed(times, "update"), _timed(times, "processor", process_time):
+                agent.update(replay, _STEP)
+        answers.put((when, (median(times["update"]), median(times["processor"]))))
 
 
 def _shape(pixels: int, stack: int = _STACK) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ _TASKS = """
     stack_2_bricks_moveable_base stack_2_of_3_bricks_random_order stack_3_bricks stacker_stack_2
     stacker_stack_4 swimmer_swimmer15 swimmer_swimmer6 walker_run walker_stand walker_walk
 """
-_VISION, _FEATURES = "_vision", "_features"
+_FEATURES = "_features"
 _MANIPULATION_CAMERA = "front_close"
 # A camera that follows the body: the one that pixel benchmarks use.
 _CAMERAS = {"quadruped": 2}
@@ -61,7 +61,7 @@ def _suite_tasks() -> dict[str, tuple[str, str]]:
 @cache
 def _manipulation_tasks() -> tuple[str, ...]:
     manipulation = require("dm_control.manipulation", "dmc", "a dmc: task")
-    return tuple(n.removesuffix(_VISION) for n in manipulation.ALL if n.endswith(_VISION))
+    return tuple(n.removesuffix(_FEATURES) for n in manipulation.ALL if n.endswith(_FEATURES))
 
 
 class DmcSimulation:
@@ -69,13 +69,12 @@ class DmcSimulation:
 
     Args:
         name: One of the suite's tasks.
-        size: Side of the images; 0 if none are drawn. A manipulation task is then loaded in the
-            variant whose vector observation is complete.
+        size: Side of the images; 0 if none are drawn.
         quality: "full" or "fast".
     """
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
-        self._name, self._features = name, not size
+        self._name, self._draws = name, size > 0
         self._manipulation = name in _manipulation_tasks()
         domain = "" if self._manipulation else _suite_tasks()[name][0]
         self._loaded_by_seed = any(part in name for part in _LOADED_BY_SEED)
@@ -148,10 +147,11 @@ class DmcSimulation:
             return suite.load(*_suite_tasks()[self._name], task_kwargs={"random": seed})
         from dm_control import manipulation
 
-        suffix = _FEATURES if self._features else _VISION
-        env = manipulation.load(self._name + suffix, seed=seed)
-        if not self._features:  # our camera draws it, and only when needed
-            env.task.observables[_MANIPULATION_CAMERA].enabled = False
+        # Not the variant with vision, which would draw its camera's image while it is loaded.
+        env = manipulation.load(self._name + _FEATURES, seed=seed)
+        if self._draws:  # then nobody reads the vectors
+            for observable in env.task.observables.values():
+                observable.enabled = False
         return env
 
 
