@@ -308,7 +308,7 @@ env = make_env("metaworld:reach", seed=1, pixels=16, quality="fast")
 env.reset()
 child = os.fork()
 if child == 0:
-    signal.alarm(10)
+    signal.alarm(100)
     try:
         CODE
     except ValueError as error:
