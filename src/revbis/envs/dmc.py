@@ -36,7 +36,7 @@ _TASKS = """
     stack_2_bricks_moveable_base stack_2_of_3_bricks_random_order stack_3_bricks stacker_stack_2
     stacker_stack_4 swimmer_swimmer15 swimmer_swimmer6 walker_run walker_stand walker_walk
 """
-_FEATURES = "_features"
+_VISION, _FEATURES = "_vision", "_features"
 _MANIPULATION_CAMERA = "front_close"
 # A camera that follows the body: the one that pixel benchmarks use.
 _CAMERAS = {"quadruped": 2}
@@ -61,7 +61,7 @@ def _suite_tasks() -> dict[str, tuple[str, str]]:
 @cache
 def _manipulation_tasks() -> tuple[str, ...]:
     manipulation = require("dm_control.manipulation", "dmc", "a dmc: task")
-    return tuple(n.removesuffix(_FEATURES) for n in manipulation.ALL if n.endswith(_FEATURES))
+    return tuple(n.removesuffix(_VISION) for n in manipulation.ALL if n.endswith(_VISION))
 
 
 class DmcSimulation:

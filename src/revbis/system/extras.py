@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from packaging.requirements import Requirement
 
 # Markers are parsed with `ast`, which in Python 3.11 can fail in two threads at once.
 _PARSING = Lock()
@@ -23,6 +23,10 @@ def requirements() -> list[Requirement]:
     Raises:
         PackageNotFoundError: If revbis is imported without being installed.
     """
+    from packaging.requirements import (
+        Requirement,
+    )  # slow, and of use only when something is missing
+
     with _PARSING:
         return [Requirement(line) for line in requires("revbis") or ()]
 

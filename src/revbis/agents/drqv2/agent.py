@@ -23,7 +23,7 @@ from revbis.agents.drqv2.inputs import (
     check_state,
     fitting,
 )
-from revbis.agents.drqv2.parts import Following, Parts, load_moments, make_parts
+from revbis.agents.drqv2.parts import Following, Parts, make_parts
 from revbis.agents.drqv2.work import parts_of_the_work
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.objectives import simsr_distance
@@ -392,6 +392,6 @@ class DrQV2:
         for name in modules | state["networks"]:  # neither may have one that the other has not
             modules[name].load_state_dict(state["networks"][name])
         for name, adam in self.optimisers.items():
-            load_moments(adam, state["optimisers"][name]["state"])
+            adam.load(state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())

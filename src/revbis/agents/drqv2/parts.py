@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
+from revbis.agents.adam import Adam
 from revbis.agents.linear import Readouts
 from revbis.agents.networks import PixelEncoder, Policy, TwinQ, VectorEncoder
 from revbis.objectives import make_objective
@@ -18,10 +18,9 @@ from revbis.objectives import make_objective
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from revbis.agents.adam import Group
     from revbis.agents.drqv2.auxiliary import Auxiliary
     from revbis.agents.drqv2.settings import DrQV2Settings
-
-_FUSED = ("cpu", "cuda")  # devices with a fused Adam
 
 
 class Following(NamedTuple):
@@ -111,7 +110,7 @@ class Parts:
         """Each parameter is in one; alternating, those of encoder and tokens are in two."""
         s = settings
         encoder: list[Tensor] = [*self.encoder.parameters(), *self.tokens.parameters()]
-        critic = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
+        critic: list[Group] = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
         groups = {"critic": critic}
         actor = [*self.readouts.of("actor"), *self.policy.parameters()]
         groups["actor"] = [{"params": actor, "lr": s.learning_rate}]
@@ -121,14 +120,12 @@ class Parts:
             if s.mode != "alternating":
                 critic.append({"params": heads, "lr": s.objective_learning_rate})
             else:
-                group = {"params": encoder + heads, "lr": s.objective_learning_rate}
-                groups["objective"] = [group]
+                rate = s.objective_learning_rate
+                groups["objective"] = [{"params": encoder + heads, "lr": rate}]
             raw_c = list(self.objective.coefficient_parameters())
             if raw_c:
                 groups["coefficient"] = [{"params": raw_c, "lr": s.coefficient_learning_rate}]
-        device = encoder[0].device.type
-        fused, capturable = device in _FUSED, device == "cuda"
-        return {n: Adam(g, fused=fused, capturable=capturable) for n, g in groups.items()}
+        return {name: Adam(group) for name, group in groups.items()}
 
     def move_target(self, rate: float) -> None:
         """Moves the target critic towards the critic: target += rate · (critic − target)."""
@@ -181,22 +178,3 @@ def make_parts(
         sizes = (s.latent_dim, action_size)
         make = partial(make_objective, s.objective, *sizes, **s.objective_options)
     return Parts(observation_shape, action_size, s, device, make)
-
-
-def load_moments(adam: Adam, moments: dict[int, dict[str, Tensor]]) -> None:
-    """Loads Adam's moments and keeps its learning rates, which come from the settings.
-
-    PyTorch itself accepts any moments here and fails at the next step.
-
-    Raises:
-        ValueError: If their shapes are not those of the parameters.
-    """
-    parameters = [each for group in adam.param_groups for each in group["params"]]
-    for index, moment in moments.items():
-        shapes = {name: tensor.shape for name, tensor in moment.items()}
-        shape = parameters[index].shape
-        if shapes != {"step": (), "exp_avg": shape, "exp_avg_sq": shape}:
-            raise ValueError(f"the moments of parameter {index} have shapes {shapes}")
-    own = adam.state_dict()["param_groups"]
-    copied = {index: {k: v.clone() for k, v in each.items()} for index, each in moments.items()}
-    adam.load_state_dict({"state": copied, "param_groups": own})

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import Adam
 
 from revbis import checks
+from revbis.agents.adam import Adam
 from revbis.agents.drqv2.inputs import (
     as_action_size,
     as_device,
@@ -21,7 +21,6 @@ from revbis.agents.drqv2.inputs import (
     check_state,
     fitting,
 )
-from revbis.agents.drqv2.parts import load_moments
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.agents.tdmpc.inputs import (
     as_settings,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from revbis.replay import Replay, Sequences
 
 _LEAST_PRIORITY = 1e-6
-_FUSED = ("cpu", "cuda")  # devices with a fused Adam
 _PATIENCE = 20  # times the horizon: transitions without an episode that long
 
 
@@ -90,11 +88,11 @@ class TDMPC:
             torch.manual_seed(seeds[0])
             self.model = Model(self.observation_shape, action_size, settings).to(self.device)
         self.target = Target(self.model)
-        fused = self.device.type in _FUSED
+        trained = {"model": self.model.learned(), "actor": self.model.actor.parameters()}
         rate = settings.learning_rate
         self.optimisers = {
-            "model": Adam(self.model.learned(), lr=rate, fused=fused),
-            "actor": Adam(self.model.actor.parameters(), lr=rate, fused=fused),
+            name: Adam([{"params": list(parameters), "lr": rate}])
+            for name, parameters in trained.items()
         }
         self._explore_generator = torch.Generator(self.device).manual_seed(seeds[1])
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
@@ -389,7 +387,7 @@ class TDMPC:
         self.model.load_state_dict(state["networks"]["model"])
         self.target.load_state_dict(state["networks"]["target"])
         for name, adam in self.optimisers.items():
-            load_moments(adam, state["optimisers"][name]["state"])
+            adam.load(state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
         self._update_generator.set_state(state["update_generator"].cpu())
         self._plans[True] = self._no_plan().copy_(state["plan"])
