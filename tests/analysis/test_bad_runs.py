@@ -179,7 +179,7 @@ def mutants(content: bytes, count: int, seed: str) -> Iterator[bytes]:
 def test_bytes_by_chance(name: str, bad: Path) -> None:
     """Not all of these can be distinguished from good files, but none may hide the good runs."""
     whole = (bad / name).read_bytes()
-    for content in mutants(whole, 15, seed=name):
+    for content in mutants(whole, 10, seed=name):
         (bad / name).write_bytes(content)
         shown(bad)
 
