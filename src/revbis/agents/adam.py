@@ -1,7 +1,7 @@
 """Adam as PyTorch computes it, without what PyTorch's class loads.
 
 The first `torch.optim.Adam` of a process imports PyTorch's compiler, which takes as long as
-importing PyTorch: a third of the time in which a run starts. Here the arithmetic is PyTorch's
+importing PyTorch: a quarter of the time in which a run starts. Here the arithmetic is PyTorch's
 (`torch.optim.adam.adam`), and so are the names in a checkpoint.
 """
 
