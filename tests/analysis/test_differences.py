@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,21 @@ def test_a_baseline_is_a_label_with_its_settings(tmp_path: Path) -> None:
 
 def panels(figure: Figure) -> dict[str, object]:
     return {axes.get_title(): axes for axes in figure.axes}
+
+
+def test_long_names_leave_room_for_the_numbers(tmp_path: Path) -> None:
+    settings = {"hidden": 64, "batch_size": 8, "n_step": 1, "learning_rate": 1e-3}
+    write_run(tmp_path / "plain", [0.0, 1.0])
+    for name, value in settings.items():
+        write_run(tmp_path / name, [0.0, 2.0], **{name: value})
+    study = read_study([tmp_path])
+    figure = plots.forest(study, differences(study, study.labels[0]))
+    figure.draw_without_rendering()
+    (panel,) = figure.axes
+    names = panel.get_yticklabels()
+    boxes = [name.get_window_extent() for name in names]
+    assert len(names) == 4 and panel.get_position().width > 0.4
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
 def test_the_forest_plot_shows_the_numbers(tmp_path: Path) -> None:

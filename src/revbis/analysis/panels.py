@@ -24,6 +24,7 @@ _LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)
 _MARKERS = "osD^vPX*"
 COLUMNS = 3
 _PANEL = (2.7, 2.0)  # inches
+_NAME = 28  # letters of a method's name on a line
 _LINE_HEIGHT = 0.112  # inches, of the caption
 _LETTERS = 20  # of the caption, per inch
 _MARKS = 8  # on a curve
@@ -148,9 +149,15 @@ def draw_interval(panel: Axes, row: int, ends: Sequence[Any], look: Look) -> Non
     panel.plot([value, value], [row - 0.275, row + 0.275], color=look.colour, lw=2)
 
 
+def method_height(labels: Sequence[str]) -> float:
+    """Of a panel with a row for each method: names with settings take several lines."""
+    lines = max(len(textwrap.wrap(label, _NAME)) for label in labels)
+    return 0.75 + max(0.2, 0.14 * lines) * len(labels)
+
+
 def method_axis(panel: Axes, labels: Sequence[str]) -> None:
     """Methods by name, the first on top."""
-    panel.set_yticks(range(len(labels)), labels)
+    panel.set_yticks(range(len(labels)), [textwrap.fill(label, _NAME) for label in labels])
     panel.tick_params(axis="y", length=0)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.use_sticky_edges = False

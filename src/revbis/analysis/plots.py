@@ -22,6 +22,7 @@ from revbis.analysis.panels import (
     looks_of,
     make_panels,
     method_axis,
+    method_height,
     short_number,
 )
 from revbis.analysis.scores import Group, Study, as_study
@@ -130,7 +131,7 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     labels = [label for label in study.labels if any(g.label == label for g, _ in best)]
     looks = looks_of(study)
     with mpl.rc_context(STYLE):
-        height = 0.75 + 0.2 * len(labels)
+        height = method_height(labels)
         figure, panels = make_panels(len(tasks) + bool(overall), caption, [], height, share=True)
         of_task = dict(zip(tasks, panels, strict=False))
         for group, scores in best:
@@ -168,7 +169,7 @@ def forest(study: Study, found: Differences) -> Figure:
     labels = [label for label in looks if any(row.label == label for row in found.rows)]
     places = {row.task: row for row in found.rows}
     with mpl.rc_context(STYLE):
-        height = 0.75 + 0.2 * len(labels)
+        height = method_height(labels)
         caption = _forest_caption(found)
         figure, panels = make_panels(len(places), caption, [], height, share=True)
         of_task = dict(zip(places, panels, strict=True))
