@@ -3,11 +3,14 @@
 import importlib.util
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+
+from revbis.objectives import make_objective
 
 torch.set_num_threads(1)
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -35,6 +38,23 @@ def test_the_own_objective_learns_its_metric() -> None:
     assert (result.metric, result.psi) == ("revised", None)
     assert result.phi.target.spearman > result.phi.untrained + 0.3
     assert len((EXAMPLES / "own_objective.py").read_text().splitlines()) < 60
+
+
+@pytest.mark.parametrize(("factory", "name"), [("simsr", "simsr"), ("simsr_rev", "simsr-rev")])
+def test_tenfold_rewards_change_nothing_else(factory: str, name: str) -> None:
+    made = []
+    for make in (getattr(load("tenfold_rewards"), factory), partial(make_objective, name)):
+        torch.manual_seed(0)
+        made.append(make(latent_dim=8, action_dim=2))
+    z, next_z = torch.randn(2, 6, 8)
+    action, reward, discount = torch.randn(6, 2), torch.rand(6), torch.full((6,), 0.9)
+    tenfold = made[0](z, action, reward, discount, next_z)
+    known = made[1](z, action, 10 * reward, discount, next_z)
+    assert torch.equal(tenfold.representation_loss, known.representation_loss)
+    assert (
+        tenfold.representation_loss
+        > made[1](z, action, reward, discount, next_z).representation_loss
+    )
 
 
 @pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac", "own_objective"])
