@@ -1,6 +1,6 @@
 """Known objectives with one change: they see rewards × 10. Does the unit of the rewards matter?
 
-Train it:   cd examples && revbis train --task dmc:cartpole_swingup --objective tenfold_rewards:simsr
+Train it:   cd examples && revbis train --task dmc:walker_walk --objective tenfold_rewards:simsr
 Compare:    cd examples && revbis sweep noisy-cartpole --methods simsr tenfold_rewards:simsr
 """
 
