@@ -61,7 +61,8 @@ def test_a_table_a_csv_and_cells_that_are_kept(
     main(words(run, "--methods", *names))
     printed = capsys.readouterr().out
     assert "tests.training:Walk: φ, trained by the objective alone" in printed
-    assert "state R²" in printed and f"written to {Path('revbis-isolate/isolate.csv')}" in printed
+    assert "state R²" in printed and "written to revbis-isolate/: isolate (.csv, .png" in printed
+    assert Path("revbis-isolate/isolate.png").read_bytes().startswith(b"\x89PNG")
     with Path("revbis-isolate/isolate.csv").open(newline="") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     assert list(rows) == names

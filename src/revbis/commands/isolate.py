@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from revbis.isolation.cells import IsolatedCell
 
 _MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS, _MOST_EPISODES = 10**6, 1000, 1000, 1000
-_CSV = "isolate.csv"
+_NAME = "isolate"
 
 
 def command(
@@ -34,7 +34,8 @@ def command(
     alone, without maximising reward. Objectives that need actions of the policy take those of the
     run's actor. Embeddings are measured by the yardsticks (see revbis yardstick --help), on
     episodes of the run's agent. A few minutes a method on the cpu preset's sizes. Finished parts
-    are kept: after an interruption, repeat the command. Prints a table; writes isolate.csv.
+    are kept: after an interruption, repeat the command. Prints a table; writes isolate.csv and a
+    figure of it, isolate.png (.svg, .pdf).
 
     revbis isolate --replay runs/cpu/dmc-cartpole_swingup/drqv2/seed-1 --methods simsr simsr-rev
 
@@ -76,6 +77,8 @@ def command(
 
 
 def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
+    from revbis.analysis.isolated import draw_isolated
+    from revbis.analysis.plots import save
     from revbis.isolation.cells import read_cell, run_cells
     from revbis.yardsticks.probe.summaries import Results, write_csv
 
@@ -91,8 +94,9 @@ def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
     for problem in problems.values():
         print(f"revbis: warning: no result: {problem}", file=sys.stderr)
     _print(rows)
-    write_csv(Results(rows, ()), out / _CSV)
-    print(f"written to {out / _CSV}")
+    write_csv(Results(rows, ()), out / f"{_NAME}.csv")
+    save(draw_isolated(rows), out, _NAME)
+    print(f"written to {out}/: {_NAME} (.csv, .png, .svg, .pdf)")
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
