@@ -227,6 +227,16 @@ def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
+def test_panels_fill_their_rows(tmp_path: Path, count: int, shape: tuple[int, int]) -> None:
+    tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop", "dmc:finger_spin"][:count]
+    figure = plots.learning_curves(learning_study(tmp_path, tasks, ["drqv2"], 1))
+    assert len(figure.axes) == count
+    assert {axes.get_subplotspec().get_geometry()[:2] for axes in figure.axes} == {shape}
+    named = [bool(axes.get_xlabel()) for axes in figure.axes]
+    assert named == [place + shape[1] >= count for place in range(count)]
+
+
 def test_legend_and_caption_are_below_the_panels(tmp_path: Path) -> None:
     methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c"]
     tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop"]

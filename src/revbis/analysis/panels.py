@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 _MARKERS = "osD^vPX*"
-COLUMNS = 3
+_COLUMNS = 3
 _PANEL = (2.7, 2.0)  # inches
 _NAME = 28  # letters of a method's name on a line
 _LINE_HEIGHT = 0.112  # inches, of the caption
-_LETTERS = 20  # of the caption, per inch
+_LETTERS = 19  # of the caption, per inch
 _MARKS = 8  # on a curve
 STYLE: dict[Any, Any] = {
     "font.size": 8.0,
@@ -58,6 +58,11 @@ class Look(NamedTuple):
     marker: str
 
 
+def columns_of(count: int) -> int:
+    """Panels beside each other: four make a square, not a row and a rest."""
+    return 2 if count == 4 else min(count, _COLUMNS)
+
+
 def make_panels(
     count: int,
     caption: str,
@@ -67,7 +72,7 @@ def make_panels(
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels with a legend and, below it, a caption."""
-    columns = min(count, COLUMNS)
+    columns = columns_of(count)
     rows = -(-count // columns)
     across = max(columns * width + (1.0 if share else 0.0), 4.2)
     lines = textwrap.wrap(caption, int(_LETTERS * across))

@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from revbis.analysis import compare, curves, stats
 from revbis.analysis.differences import Differences, refuse_nothing
 from revbis.analysis.panels import (
-    COLUMNS,
     STYLE,
+    columns_of,
     draw_interval,
     draw_mean,
     looks_of,
@@ -239,7 +239,7 @@ def _curve_panels(
             draw_mean(of_task[group.task], seeds, looks[group.label], alphas[group.task])
         for place, (task, panel) in enumerate(of_task.items()):
             panel.set_title(compare.short_name(task))
-            panel.set_xlabel("frames" if place + COLUMNS >= len(tasks) else "")
+            panel.set_xlabel("frames" if place + columns_of(len(tasks)) >= len(tasks) else "")
             panel.set_xlim(left=0)
             panel.xaxis.set_major_locator(MaxNLocator(4))
             panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
