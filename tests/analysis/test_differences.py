@@ -46,19 +46,18 @@ def records(found: Differences) -> list[dict[str, str]]:
 def test_differences_by_hand(tmp_path: Path) -> None:
     """Three pairs are resampled to the lowest alone once in 27 times: more often than 2.5%.
 
-    So the interval of 1, 2, 3 ends at 1 and 3. Over both tasks it is the mean of [0.1, 0.3] and of
-    0.2, which does not vary. Of 2^6 patterns of signs the test of all tasks counts by hand those
-    with |sum| at least as large: the six gaps weigh 1, 2, 3, 2, 2, 2 of 60, and only all plus and
-    all minus reach 12.
+    So the interval of 1, 2, 3 ends at 1 and 3. Over both tasks it is the mean of [33%, 100%] of 300
+    and of 50% of 0.4, which does not vary. Of 2^6 patterns of signs the test of all tasks counts
+    by hand those with |sum| at least as large: only all plus and all minus.
     """
     found = differences(two_tasks(tmp_path), "drqv2")
     assert by_name(found) == {
-        "simsr, all tasks (normalised score)": ["+0.200 [+0.150, +0.250]", "0.031", "6", "0"],
+        "simsr, all tasks (% of the baseline)": ["+58.3 [+41.7, +75.0]", "0.031", "6", "0"],
         "simsr, cheetah_run (return)": ["+200 [+100, +300]", "0.25", "3", "0"],
         "simsr, hammer (success, %)": ["+20.0 [+20.0, +20.0]", "0.25", "3", "0"],
     }
     first, second, third = records(found)
-    assert (first["task"], first["unit"], second["task"]) == ("all", "normalised score", CHEETAH)
+    assert (first["task"], first["unit"], second["task"]) == ("all", "% of the baseline", CHEETAH)
     assert {one["other"] for one in (first, second, third)} == {"drqv2"}
     assert float(first["p_value"]) == 2 / 64
     assert (float(second["difference"]), float(second["low"])) == (200.0, 100.0)
@@ -71,11 +70,20 @@ def test_differences_by_hand(tmp_path: Path) -> None:
 
 def test_the_other_baseline_has_the_other_sign(tmp_path: Path) -> None:
     study = two_tasks(tmp_path)
-    one, other = (differences(study, label).rows for label in ("drqv2", "simsr"))
+    (_, *one), (over_all, *other) = (differences(study, name).rows for name in ("drqv2", "simsr"))
+    assert over_all.of.difference == pytest.approx(-(200 / 500 + 0.2 / 0.6) / 2 * 100)
     for mine, his in zip(one, other, strict=True):
         assert mine.of.difference == pytest.approx(-his.of.difference)
         assert (mine.of.low, mine.of.high) == pytest.approx((-his.of.high, -his.of.low))
         assert mine.of.p_value == his.of.p_value
+
+
+def test_nothing_is_a_percentage_of_a_baseline_without_a_score(tmp_path: Path) -> None:
+    study_of(tmp_path, {(CHEETAH, "drqv2"): [10.0], (HAMMER, "drqv2"): [0.0]})
+    study = study_of(tmp_path, {(CHEETAH, "simsr"): [20.0], (HAMMER, "simsr"): [0.5]})
+    found = differences(study, "drqv2")
+    assert [row.task for row in found.rows] == [CHEETAH, HAMMER]
+    assert "Nothing is pooled over tasks: drqv2 scores 0 on hammer." in found.notes
 
 
 def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -22,14 +22,21 @@ class Pooled(NamedTuple):
         seeds: Method → task → these seeds.
         tasks: The shared tasks.
         at: The budget of every task of the study.
-        notes: Bounds, missing seeds, and what is left out.
+        left_out: Missing seeds, and what is left out.
+        units: The bounds that scores are normalised by.
     """
 
     scores: dict[str, dict[str, stats.Array]]
     seeds: dict[str, dict[str, tuple[int, ...]]]
     tasks: list[str]
     at: dict[str, int]
-    notes: tuple[str, ...]
+    left_out: tuple[str, ...]
+    units: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of normalised scores has to know."""
+        return self.left_out + self.units
 
     def by_seed(self, label: str) -> dict[str, dict[int, float]]:
         """A method's scores, task → seed → score."""
@@ -83,7 +90,6 @@ def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled
     notes += [
         f"{short_name(one)} is left out: not all methods have a score" for one in sorted(partial)
     ]
-    notes += _bound_notes({task: bounds[task] for task in tasks})
     values = {label: {task: measured[label][task].values for task in tasks} for label in labels}
     return Pooled(
         {label: stats.normalise(values[label], bounds) for label in labels},
@@ -91,6 +97,7 @@ def pooled(study: Study, kind: curves.Kind, budget: int | None = None) -> Pooled
         tasks,
         at,
         tuple(notes),
+        tuple(_bound_notes({task: bounds[task] for task in tasks})),
     )
 
 

@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
     Attributes:
         label: The method.
-        task: The task; None for all tasks, whose scores are normalised.
+        task: The task; None for all tasks, in percent of the baseline's mean on each.
         of: Mean over pairs, interval, test, and the seeds that only one of the two has.
         gaps: The difference of each pair; none for all tasks.
     """
@@ -40,8 +40,8 @@ class Difference(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What the difference is one of: return, success or normalised score."""
-        return "normalised score" if self.task is None else curves.measure(self.task)
+        """What the difference is one of: return, success, or percent of the baseline's mean."""
+        return "% of the baseline" if self.task is None else curves.measure(self.task)
 
 
 class Differences(NamedTuple):
@@ -68,9 +68,9 @@ def differences(
 ) -> Differences:
     """Final scores of every method minus the baseline's, seed by seed.
 
-    Only seeds that both have, at the budget, are paired. The mean over all tasks is of normalised
-    scores on the tasks that all methods share, each with the same weight; it is there if they
-    share at least two.
+    Only seeds that both have, at the budget, are paired. The mean over all tasks is of scores in
+    percent of the baseline's mean on the task, each task with the same weight; it is there if all
+    methods share at least two tasks, and the baseline scores on each.
 
     Args:
         study: The runs.
@@ -145,7 +145,7 @@ def refuse_nothing(found: Differences) -> None:
 def _over_all_tasks(
     study: Study, baseline: str, budget: int | None, seed: int, notes: list[str]
 ) -> list[Difference]:
-    """Differences of normalised scores, pooled; why not is noted."""
+    """Differences in percent of the baseline's mean on each task, pooled; why not is noted."""
     try:
         pool = compare.pooled(study, "final", budget)
     except ValueError as problem:
@@ -157,7 +157,16 @@ def _over_all_tasks(
     if len(pool.tasks) < 2:
         notes.append("Nothing is pooled over tasks: fewer than two are shared by all methods.")
         return []
-    notes += [f"All tasks: {note.rstrip('.')}." for note in pool.notes]
+    unit = {task: float(pool.scores[baseline][task].mean()) / 100 for task in pool.tasks}
+    if nothing := [compare.short_name(task) for task in unit if not unit[task]]:
+        notes.append(f"Nothing is pooled over tasks: {baseline} scores 0 on {nothing[0]}.")
+        return []
+    notes += [f"All tasks: {note.rstrip('.')}." for note in pool.left_out]
+    in_percent = {
+        label: {task: values / unit[task] for task, values in scores.items()}
+        for label, scores in pool.scores.items()
+    }
+    pool = pool._replace(scores=in_percent)
     rows = []
     for label in (label for label in pool.scores if label != baseline):
         of = pool.paired(label, baseline, seed)
@@ -202,7 +211,5 @@ def _paired(
 
 def _scale(row: Difference) -> tuple[float, int]:
     """What a table multiplies a difference by, and its decimals."""
-    if row.task is None:
-        return 1.0, 3
     factor = 100.0 if row.unit == "success" else 1.0
     return factor, decimals([factor * number for number in row.of[:3]])

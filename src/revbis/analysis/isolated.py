@@ -49,8 +49,9 @@ def draw_isolated(rows: Sequence[Mapping[str, Any]]) -> Figure:
             for place, method in enumerate(methods):
                 mine = [row for row in rows if row["method"] == method]
                 _draw_method(panel, place, _values(mine, f"phi_{name}"))
-            before = np.mean(_values(rows, f"phi_{name}_untrained"))
-            panel.axvline(float(before), color="0.35", lw=0.8, ls="--", zorder=0)
+                before = float(np.mean(_values(mine, f"phi_{name}_untrained")))
+                ends = [place - 0.45, place + 0.45]
+                panel.plot([before, before], ends, color="0.35", lw=0.8, ls="--")
             panel.set(title=MEASURES[name])
             method_axis(panel, methods)
     return figure

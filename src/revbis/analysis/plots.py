@@ -178,7 +178,8 @@ def forest(study: Study, found: Differences) -> Figure:
             draw_interval(panel, y, row.of[:3], looks[row.label])
             panel.plot(row.gaps, [y] * len(row.gaps), "o", ms=2.2, color="0.2", mew=0)
         for (task, row), panel in zip(places.items(), panels, strict=True):
-            panel.set(title=row.place, xlabel=f"difference of {row.unit}")
+            joint = "," if task is None else " of"
+            panel.set(title=row.place, xlabel=f"difference{joint} {row.unit}")
             if task is not None and curves.measure(task) == "success":
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
             panel.axvline(0, color="0.35", lw=0.8, zorder=0)
