@@ -1,6 +1,6 @@
 """Differences over the seeds of all tasks, as the pages of results/ have them.
 
-python results/compare.py results/noisy-state      returns in percent of drqv2's, all tasks together
+python results/compare.py results/noisy-state      returns in percent of drqv2's, and yardsticks
 python results/compare.py results/isolated/gaussian-0.1/ten-seeds.csv     what isolate measures
 
 Every pair of methods; or two that you name, the mean of several for one: zp+deepmdp mico+simsr.
@@ -24,15 +24,30 @@ Scores = dict[str, dict[str, dict[int, float]]]  # method, task, seed
 def returns(folder: Path) -> Scores:
     """Final returns in percent of drqv2's mean on the task; a task is a folder of methods."""
     scores: Scores = defaultdict(lambda: defaultdict(dict))
-    for file in sorted(folder.rglob("eval.jsonl")):
-        task, method, seed = file.parts[:-3], file.parts[-3], file.parts[-2].removeprefix("seed-")
-        last = json.loads(file.read_text().splitlines()[-1])
-        scores[method]["/".join(task)][int(seed)] = last["mean_return"]
+    for task, method, seed, text in files(folder, "eval.jsonl"):
+        scores[method][task][seed] = json.loads(text.splitlines()[-1])["mean_return"]
     for task, seeds in scores["drqv2"].items():
         unit = np.mean(list(seeds.values())) / 100
         for tasks in scores.values():
             tasks[task] = {seed: value / unit for seed, value in tasks[task].items()}
     return scores
+
+
+def yardsticks(folder: Path) -> dict[str, Scores]:
+    """Every measure of the agents' embeddings φ."""
+    scores: dict[str, Scores] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    for task, method, seed, text in files(folder, "yardsticks.json"):
+        for name, value in json.loads(text)["yardsticks"].items():
+            if name.startswith("phi_"):
+                scores[name][method][task][seed] = value
+    return scores
+
+
+def files(folder: Path, name: str) -> Iterator[tuple[str, str, int, str]]:
+    """Task, method, seed and text of every file of this name."""
+    for file in sorted(folder.rglob(name)):
+        *task, method, seed, _ = file.parts
+        yield "/".join(task), method, int(seed.removeprefix("seed-")), file.read_text()
 
 
 def isolated(file: Path) -> dict[str, Scores]:
@@ -66,6 +81,9 @@ def lines(scores: Scores, names: list[str]) -> Iterator[str]:
 
 if __name__ == "__main__":
     path, *names = sys.argv[1:]
-    found = isolated(Path(path)) if path.endswith(".csv") else {"return": returns(Path(path))}
-    for measure, scores in found.items():
+    if path.endswith(".csv"):
+        measures = isolated(Path(path))
+    else:
+        measures = {"return": returns(Path(path)), **yardsticks(Path(path))}
+    for measure, scores in measures.items():
         print(f"\n{measure}", *lines(scores, names), sep="\n")

@@ -55,6 +55,18 @@ def test_tenfold_rewards_change_nothing_else(factory: str, name: str) -> None:
     assert torch.equal(tenfold, known) and tenfold > plain
 
 
+def test_controls_change_one_option() -> None:
+    controls = load("controls")
+    half, discount, scaled = (
+        make(8, 2) for make in (controls.half, controls.discount, controls.scaled)
+    )
+    plain = make_objective("simsr-rev", 8, 2)
+    assert (half.c, discount.c) == (0.5, None)
+    assert half.coefficient is None and discount.coefficient is None
+    assert scaled.reward_scale is not None and plain.reward_scale is None
+    assert {one.design for one in (half, discount, scaled)} == {plain.design}
+
+
 @pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac", "own_objective"])
 def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> None:
     asked = []
