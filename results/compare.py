@@ -34,12 +34,11 @@ def returns(folder: Path) -> Scores:
 
 
 def yardsticks(folder: Path) -> dict[str, Scores]:
-    """Every measure of the agents' embeddings φ."""
+    """Every measure of the agents' embeddings."""
     scores: dict[str, Scores] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for task, method, seed, text in files(folder, "yardsticks.json"):
         for name, value in json.loads(text)["yardsticks"].items():
-            if name.startswith("phi_"):
-                scores[name][method][task][seed] = value
+            scores[name][method][task][seed] = value
     return scores
 
 
@@ -85,5 +84,7 @@ if __name__ == "__main__":
         measures = isolated(Path(path))
     else:
         measures = {"return": returns(Path(path)), **yardsticks(Path(path))}
+    named = set("+".join(names).split("+")) - {""}
+    measures = {measure: scores for measure, scores in measures.items() if named <= scores.keys()}
     for measure, scores in measures.items():
         print(f"\n{measure}", *lines(scores, names), sep="\n")
