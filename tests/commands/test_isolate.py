@@ -20,6 +20,7 @@ from revbis.isolation import cells
 from revbis.isolation.cells import IsolatedSettings, plan, read_cell, run_cells
 from revbis.isolation.source import Source, source_of
 from revbis.isolation.training import Isolated
+from revbis.sweep.projection import memory_bytes
 from revbis.training.build import make_replay
 from revbis.training.evaluate import yardstick_seeds
 from revbis.training.run import open_run, train
@@ -196,3 +197,16 @@ def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
     cells._code.__wrapped__()
     deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, yardstick_seeds)
     assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
+
+
+@pytest.mark.parametrize(("buffers", "expected"), [(0, 1), (1, 1), (2, 2), (1000, 3)])
+def test_as_many_processes_as_fit_into_memory(
+    buffers: int, expected: int, run: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = buffers * memory_bytes(run)  # the run's buffer is in memory, too
+    monkeypatch.setattr("revbis.system.memory.available_bytes", lambda: free)
+    monkeypatch.setattr("revbis.yardsticks.workers.usable_cores", lambda: 3)
+    asked = []
+    monkeypatch.setattr("revbis.commands.isolate._run", lambda *args: asked.append(args[2]))
+    main(["isolate", "--replay", str(run.directory), "--methods", "simsr"])
+    assert asked == [expected]

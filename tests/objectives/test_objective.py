@@ -5,6 +5,7 @@ from torch.nn import functional
 from revbis.objectives import DESIGNS, OBJECTIVES, NonFiniteError, make_objective
 from revbis.objectives.dbc import gaussian_nll
 from revbis.objectives.inputs import Transitions, random_partners
+from revbis.objectives.output import effective_rank
 from revbis.objectives.registry import accepted_options
 from revbis.objectives.scaling import RunningScale
 
@@ -323,6 +324,14 @@ def test_metrics_are_detached_finite_scalars(name) -> None:
     for value in metrics.values():
         assert value.shape == () and not value.requires_grad and torch.isfinite(value)
     assert float(metrics["reward_share"] + metrics["next_share"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_effective_rank_of_wide_and_of_broken_embeddings() -> None:
+    x = torch.randn(40, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = torch.linalg.qr(torch.randn(90, 8, dtype=torch.float64)).Q.T
+    assert float(effective_rank(x @ turned)) == pytest.approx(float(effective_rank(x)))
+    x[3, 2] = torch.nan
+    assert effective_rank(x).isnan()
 
 
 def test_effective_rank_tells_collapse() -> None:

@@ -49,7 +49,8 @@ def command(
         steps: Gradient steps of each training.
         seeds: Number of seeds, starting at 0.
         episodes: Episodes that embeddings are measured on, at least 2.
-        workers: Number of processes; one for each core by default.
+        workers: Number of processes, each with a copy of the buffer; by default one for each core,
+            or as many as fit into memory.
         out: Folder for the results.
     """
     from revbis import checks
@@ -69,11 +70,24 @@ def command(
         checks.whole(workers, "--workers", 1, _MOST_WORKERS)
     runtime.prepare(1)  # the workers share the cores
     from revbis.isolation.cells import IsolatedSettings, plan
-    from revbis.yardsticks.workers import usable_cores
 
     settings = IsolatedSettings(steps=steps, episodes=episodes)
     cells = plan(replay, (*methods, *objective), seeds, settings)
-    _run(cells, out, workers or usable_cores())
+    _run(cells, out, workers or _fitting(replay))
+
+
+def _fitting(run: Path) -> int:
+    """How many processes the cores and the memory allow; each has the whole buffer in memory."""
+    from dataclasses import replace
+
+    from revbis.config import Config
+    from revbis.sweep.projection import memory_bytes
+    from revbis.system.memory import available_bytes
+    from revbis.training.folder import CONFIG
+    from revbis.yardsticks.workers import usable_cores
+
+    needed = memory_bytes(replace(Config.read(run / CONFIG), replay_storage="ram"))
+    return max(1, min(usable_cores(), available_bytes() // needed))
 
 
 def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:

@@ -122,11 +122,19 @@ def relative_error(guess: Tensor, actual: Tensor) -> Tensor:
 def effective_rank(x: Tensor) -> Tensor:
     """Exp of the entropy of the normalised spectrum of x's covariance: 1 when collapsed, D at most.
 
+    NaN if x is not finite.
+
     Args:
         x: [B, D].
     """
     centred = x - x.mean(dim=0)
-    spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp_min(0)
+    wide = x.shape[1] > x.shape[0]
+    gram = centred @ centred.T if wide else centred.T @ centred  # their spectra differ by zeros
+    if gram.device.type == "mps":
+        gram = gram.cpu()  # PyTorch has no eigenvalues there
+    if not gram.isfinite().all():  # LAPACK would raise
+        return x.new_full((), torch.nan)
+    spectrum = torch.linalg.eigvalsh(gram).clamp_min(0)
     share = spectrum / spectrum.sum().clamp_min(torch.finfo(x.dtype).tiny)
-    rank: Tensor = torch.special.entr(share).sum().exp()
+    rank: Tensor = torch.special.entr(share).sum().exp().to(x.device)
     return rank

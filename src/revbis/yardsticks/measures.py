@@ -107,7 +107,12 @@ def _ridge(x: Array, y: Array, x_test: Array) -> Array:
     used = _varies(x)
     mean, deviation = x[:, used].mean(axis=0), x[:, used].std(axis=0)
     scaled, scaled_test = ((each[:, used] - mean) / deviation for each in (x, x_test))
-    gram = scaled.T @ scaled / len(x) + _RIDGE * np.eye(scaled.shape[1])
+    wide = scaled.shape[1] > len(x)
+    gram = (scaled @ scaled.T if wide else scaled.T @ scaled) / len(x)
+    gram[np.diag_indices_from(gram)] += _RIDGE
+    if wide:  # the same by way of the samples: D can be that of an image
+        dual: Array = scaled_test @ (scaled.T @ np.linalg.solve(gram, y / len(x)))
+        return dual
     predicted: Array = scaled_test @ np.linalg.solve(gram, scaled.T @ y / len(x))
     return predicted
 
