@@ -199,7 +199,7 @@ def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
     assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
 
 
-@pytest.mark.parametrize(("buffers", "expected"), [(0, 1), (1, 1), (2, 2), (1000, 3)])
+@pytest.mark.parametrize(("buffers", "expected"), [(1, 1), (2, 2), (1000, 3)])
 def test_as_many_processes_as_fit_into_memory(
     buffers: int, expected: int, run: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
