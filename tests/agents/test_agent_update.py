@@ -85,6 +85,20 @@ def test_training_goes_on_from_a_file_as_if_never_stopped(make_agent, make_batch
     assert same(agent, resumed)
 
 
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "taco"])
+def test_a_state_of_a_gpu_goes_on_alike_on_the_cpu(make_agent, make_batch, method):
+    """There the update's generator has a state of 16 bytes, its seed and its offset."""
+    resumed = []
+    for offset in (0, 0, 1):
+        state = copy.deepcopy(make_agent(method).state_dict())
+        state["update_generator"] = torch.tensor([0] * 15 + [offset], dtype=torch.uint8)
+        resumed.append(make_agent(method, seed=7))
+        resumed[-1].load_state_dict(state)
+        resumed[-1].learn(make_batch(), 0)
+    assert same(resumed[0], resumed[1])
+    assert not same(resumed[0], resumed[2])
+
+
 def test_a_loaded_state_is_not_changed_by_training(make_agent, make_batch):
     agent = make_agent("simsr-rev")
     agent.learn(make_batch(), 0)

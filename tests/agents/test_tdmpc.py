@@ -159,6 +159,21 @@ def test_a_restored_agent_goes_on_as_the_first(shape, tmp_path):
     assert_same_state(agent.state_dict(), other.state_dict())
 
 
+def test_a_state_of_a_gpu_goes_on_alike_on_the_cpu():
+    """There both generators have states of 16 bytes, their seed and their offset."""
+    sequences, probability = random_sequences()
+    resumed = []
+    for offset in (0, 0, 1):
+        there = torch.tensor([0] * 15 + [offset], dtype=torch.uint8)
+        generators = {"explore_generator": there, "update_generator": there}
+        agent = tiny_agent(seed=5)
+        agent.load_state_dict(copy.deepcopy(tiny_agent().state_dict()) | generators)
+        agent.learn(sequences, probability, 0.9, 10)
+        resumed.append((agent.act(SEEN, 10, explore=True).tolist(), agent.state_dict()))
+    assert_same_state(resumed[0], resumed[1])
+    assert resumed[0][0] != resumed[2][0]
+
+
 def test_priorities_follow_the_errors():
     agent, replay = tiny_agent(), small_replay()
     before = replay.state()["priorities"]

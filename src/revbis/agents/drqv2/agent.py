@@ -25,6 +25,7 @@ from revbis.agents.drqv2.inputs import (
 )
 from revbis.agents.drqv2.parts import Following, Parts, make_parts
 from revbis.agents.drqv2.work import parts_of_the_work
+from revbis.agents.generators import restore
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.objectives import simsr_distance
 from revbis.system.processor import check_bfloat16
@@ -394,4 +395,4 @@ class DrQV2:
         for name, adam in self.optimisers.items():
             adam.load(state["optimisers"][name]["state"])
         self._explore_generator.set_state(state["explore_generator"].cpu())
-        self._update_generator.set_state(state["update_generator"].cpu())
+        restore(self._update_generator, state["update_generator"])

@@ -21,6 +21,7 @@ from revbis.agents.drqv2.inputs import (
     check_state,
     fitting,
 )
+from revbis.agents.generators import restore
 from revbis.agents.networks import linear_schedule, noisy_action
 from revbis.agents.tdmpc.inputs import (
     as_settings,
@@ -388,8 +389,8 @@ class TDMPC:
         self.target.load_state_dict(state["networks"]["target"])
         for name, adam in self.optimisers.items():
             adam.load(state["optimisers"][name]["state"])
-        self._explore_generator.set_state(state["explore_generator"].cpu())
-        self._update_generator.set_state(state["update_generator"].cpu())
+        restore(self._explore_generator, state["explore_generator"])
+        restore(self._update_generator, state["update_generator"])
         self._plans[True] = self._no_plan().copy_(state["plan"])
         self._updates = checks.whole(state["updates"], "updates", 0)
         self.restore_last_update(state)
