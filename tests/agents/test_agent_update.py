@@ -329,6 +329,18 @@ def test_half_precision_of_the_networks_keeps_losses_close(
     assert mixed.embed(make_batch().obs).dtype == torch.float32
 
 
+@pytest.mark.parametrize("method", ["simsr-rev", "taco"])
+@pytest.mark.parametrize("mode", ["joint", "alternating"])
+def test_half_precision_keeps_no_casts(make_agent, make_batch, monkeypatch, method, mode):
+    """Older PyTorch would reuse those made without gradient, and never train the encoder."""
+    monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
+    agent = make_agent(method, mode, precision="bfloat16")
+    kept, encoder = [], agent.parts.encoder
+    encoder.register_forward_hook(lambda *_: kept.append(torch.is_autocast_cache_enabled()))
+    agent.learn(make_batch(), 0)
+    assert len(kept) > 1 and not any(kept)
+
+
 def test_bfloat16_is_refused_where_the_processor_lacks_it(make_agent, monkeypatch):
     monkeypatch.setattr(processor, "bfloat16_units", lambda: "")
     with pytest.raises(ValueError, match="this processor has no instructions"):

@@ -355,7 +355,8 @@ class DrQV2:
 
     def _precision(self) -> torch.autocast:
         enabled = self.settings.half_precision
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+        # Before PyTorch 2.11 casts cached without gradient are reused where one is needed.
+        return torch.autocast(self.device.type, torch.bfloat16, enabled, cache_enabled=False)
 
     def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
         """The encoder passes of an update, and the objective given embeddings.
