@@ -279,6 +279,7 @@ def test_learns_which_action_is_right_for_a_vector():
         ({"elites": 20}, r"elites must be at most samples \+ policy_samples = 19, got 20"),
         ({"momentum": 1.5}, "momentum must be at most 1, got 1.5"),
         ({"horizon": 0}, "horizon must be at least 1"),
+        ({"policy_samples": 1e12}, "policy_samples must be at most 65,536, got 1000000000000"),
         ({"loss_decay": 0}, "loss_decay must be above 0"),
         ({"strides": (2, 2)}, "strides: expected array of length 4"),
     ],

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from revbis.agents.settings import AgentSettings, Shape
-from revbis.schema import Above, AboveOrZero, Batch, Count, CountOrZero, Few, Share, Size, Stride
+from revbis.schema import (
+    Above,
+    AboveOrZero,
+    Batch,
+    Count,
+    CountOrZero,
+    Few,
+    Share,
+    Size,
+    SizeOrZero,
+    Stride,
+)
 
 KERNELS = (7, 5, 3, 3)  # sides of the convolutions' windows
 _FLOAT = 4  # bytes
@@ -62,7 +73,7 @@ class TDMPCSettings(AgentSettings):
     """Iterations of the planner."""
     samples: Size = 512
     """Action sequences that the planner draws in each iteration."""
-    policy_samples: CountOrZero = 25
+    policy_samples: SizeOrZero = 25
     """Action sequences that the policy proposes to the planner."""
     elites: Size = 64
     """Best action sequences from which the next iteration's distribution is fitted."""
