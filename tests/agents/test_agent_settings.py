@@ -29,6 +29,10 @@ def test_the_coefficient_is_a_name_or_a_number(given, kept):
     assert settings.objective_options == {"coefficient": kept, "reward_scale": "running"}
 
 
+def test_without_objective_a_batch_may_be_one_transition():
+    assert DrQV2Settings(batch_size=1).batch_size == 1
+
+
 def test_only_options_that_were_set_reach_the_objective():
     assert DrQV2Settings(objective="mico").objective_options == {}
     set_ones = DrQV2Settings(
@@ -61,6 +65,7 @@ def test_only_options_that_were_set_reach_the_objective():
         ({"coefficient": 0.9, "objective": "simsr"}, r"weights \(1-c, c\), which simsr does not"),
         ({"reward_scale": "running"}, "reward_scale is an option of .* which drqv2 does not have"),
         ({"normalisation": True, "objective": "energy"}, "energy needs the length of embeddings"),
+        ({"batch_size": 1, "objective": "simsr"}, "batch_size must be at least 2 to form pairs"),
         ({"action_penalty": -1}, "action_penalty must be at least 0, got -1"),
         ({"pairing": "all", "objective": "zp"}, "zp compares no pairs: leave --pairing out"),
         ({"reward_scale": "none", "objective": "deepmdp"}, "which deepmdp does not have"),

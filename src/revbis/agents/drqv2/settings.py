@@ -143,6 +143,10 @@ class DrQV2Settings(ActorCriticSettings):
         super().__post_init__()
         if self.objective is not None:
             check_name(self.objective)
+            if self.batch_size < 2:
+                raise ValueError(
+                    f"batch_size must be at least 2 to form pairs for {self.objective}, got 1"
+                )
         owner = self.objective or "drqv2"
         for option, of in _OPTIONS_OF.items():
             value = getattr(self, option)
