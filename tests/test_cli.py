@@ -1,6 +1,7 @@
 import errno
 import logging
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.commands import fails
 
 from revbis import tabular
@@ -270,6 +272,14 @@ def test_faults_of_the_program_keep_their_traceback(monkeypatch) -> None:
     monkeypatch.setattr("revbis.commands.doctor.command", command_with(RuntimeError("a fault")))
     with pytest.raises(RuntimeError, match="a fault"):
         main(["doctor"])
+
+
+def test_too_little_memory_is_one_line_that_says_what_to_make_smaller(capsys, monkeypatch) -> None:
+    gpu = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
+    for command in (lambda: torch.empty(10**15), command_with(gpu)):
+        monkeypatch.setattr("revbis.commands.doctor.command", command)
+        said = r"out of memory \(PyTorch asked for (4000000000000000 bytes|2.00 GiB)\): use .*"
+        assert re.fullmatch(f"revbis: error: {said}", fails(capsys, "doctor"))
 
 
 def revbis(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:

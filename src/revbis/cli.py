@@ -38,6 +38,10 @@ _COMMANDS = {
 _LIST = re.compile(
     r"Could not (?:parse arguments|find valid parse for arguments:) (\[.*?\])(?: into .*)?$"
 )
+# PyTorch's errors of every device, and how much it asked for, if they say so.
+_MEMORY = re.compile(
+    r"(?:out of|not enough|can't allocate) memory(?:.*?ried to allocate ([\d.]+ \w+))?", re.DOTALL
+)
 _PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other programs in a shell
 _OF_OUTPUT = (
     errno.EPIPE,
@@ -87,9 +91,11 @@ def _main(words: list[str]) -> None:
     except RuntimeError as error:
         from revbis.training.folder import SupersededError
 
-        if not isinstance(error, SupersededError):
-            raise
-        _fail(str(error), code=1)
+        if isinstance(error, SupersededError):
+            _fail(str(error), code=1)
+        if memory := _MEMORY.search(str(error)):
+            _fail(_out_of_memory(memory[1]))
+        raise
     except KeyboardInterrupt:
         print("\nrevbis: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -166,6 +172,14 @@ def _usage() -> str:
 def _fail(message: str, code: int = 2) -> NoReturn:
     print(f"revbis: error: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+def _out_of_memory(wanted: str | None) -> str:
+    asked = f" (PyTorch asked for {wanted})" if wanted else ""
+    return (
+        f"out of memory{asked}: use smaller batches, networks or images, which a run has from "
+        "--batch-size, --hidden, --channels and --pixels, or end other programs"
+    )
 
 
 def _end_of_output(error: OSError) -> NoReturn:
