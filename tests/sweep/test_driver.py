@@ -19,12 +19,15 @@ FAILED = Outcome("failed", "it broke")
 
 
 class Script:
-    """A runner whose attempts end as told: what comes next for each run, by its name's end."""
+    """A runner whose attempts end as told: what comes next for each run, by its name's end.
+
+    Without `begins` they end before they have claimed their run, as if no node had room.
+    """
 
     where = "a script"
 
-    def __init__(self, place, endings, room=2):
-        self.place, self.endings, self._room = place, endings, room
+    def __init__(self, place, endings, room=2, *, begins=True):
+        self.place, self.endings, self._room, self._begins = place, endings, room, begins
         self.running, self.started, self.killed, self.closed = [], [], [], 0
         self.most = 0
 
@@ -35,6 +38,9 @@ class Script:
         self.running.append(name)
         self.started.append(name)
         self.most = max(self.most, len(self.running))
+        if self._begins:
+            number = self.place.claims(name) + 1
+            self.place.write(f"{name}/attempts", f"attempt-{number:04d}.json", {})
 
     def ended(self, seconds):
         done, self.running = self.running, []
@@ -133,19 +139,39 @@ def test_a_machine_that_dies_is_never_the_runs_fault(made):
     assert place.failures(place.name(configs[0])) == []
 
 
-@pytest.mark.parametrize("ending", [FAILED, Outcome("failed", "signal 9"), Outcome("stopped")])
-def test_a_run_that_tells_nothing_for_long_is_ended_and_not_blamed(made, monkeypatch, ending):
+def _stalls(ending, blame=True, times=5):
+    return [(None, True, None), (ending, blame, None)] * times
+
+
+def test_a_run_that_always_stalls_is_given_up(made, monkeypatch):
     configs, place = made
     monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0)  # each look finds it stalled
-    stalls = [(None, True, None), (ending, True, None)] * 5
-    sweep, runner, _ = _run(configs[:1], place, {"": [*stalls, DONE]})
-    assert runner.killed == [place.name(configs[0])] * 5
-    assert sweep.complete and len(runner.started) == 6
-    assert not place.failures(place.name(configs[0]))
-    assert "no progress" in sweep.entries[0].text
+    sweep, runner, _ = _run(configs[:1], place, {"": _stalls(Outcome("failed", "signal 9"))})
+    [entry] = sweep.entries
+    assert entry.state == "failed" and runner.killed == runner.started == [entry.name] * 3
+    assert [failure["text"] for failure in place.failures(entry.name)] == [entry.text] * 3
+    assert entry.text.startswith("ended: no progress for")
 
 
-def test_only_the_attempt_that_was_ended_is_excused(made, monkeypatch):
+@pytest.mark.parametrize(
+    ("ending", "blame", "begins"),
+    [
+        (Outcome("failed", "its node died"), False, True),
+        (Outcome("failed", "cancelled"), True, False),  # no node had room for it
+        (Outcome("stopped"), True, True),
+    ],
+)
+def test_a_stall_that_is_not_the_runs_fault_never_counts(made, monkeypatch, ending, blame, begins):
+    configs, place = made
+    monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0)
+    sweep = Sweep(configs[:1], place)
+    runner = Script(place, {"": [*_stalls(ending, blame), DONE]}, begins=begins)
+    sweep.run(runner, lambda entries: None, lambda: False)
+    assert sweep.complete and len(runner.killed) == 5
+    assert not place.failures(sweep.entries[0].name)
+
+
+def test_only_the_attempt_that_was_ended_has_stalled(made, monkeypatch):
     configs, place = made
     monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0)
     sweep = Sweep(configs[:1], place)
@@ -156,7 +182,8 @@ def test_only_the_attempt_that_was_ended_is_excused(made, monkeypatch):
         monkeypatch.setattr(driver, "_STALL_SECONDS", 1000.0 if runner.killed else -1.0)
 
     sweep.run(runner, look, lambda: False)
-    assert [failure["text"] for failure in place.failures(place.name(configs[0]))] == ["it broke"]
+    stalled, broke = [failure["text"] for failure in place.failures(place.name(configs[0]))]
+    assert "no progress" in stalled and broke == "it broke"
 
 
 def test_a_mistake_is_given_up_at_once_and_remembered(made):

@@ -62,7 +62,8 @@ def test_folders_in_place_of_files_are_passed_over(run):
     for file in (*FILES, "checkpoints"):
         (folder / file).mkdir()
     assert Sweep([config], place).entries[0].standing == Standing()
-    assert place.checkpoint(place.name(config)) == 0
+    (folder / "attempts").touch()
+    assert place.checkpoint(place.name(config)) == place.claims(place.name(config)) == 0
     (folder / "checkpoints" / "frame-no").mkdir()
     (folder / "checkpoints" / "frame-000000000300").mkdir()
     assert place.checkpoint(place.name(config)) == 300

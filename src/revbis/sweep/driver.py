@@ -75,6 +75,7 @@ class Entry:
         standing: How far it is.
         text: Why its last attempt ended early.
         stalled: Whether this sweep ended the attempt because it made no progress for long.
+        claims: Attempts that had claimed the run when the last one was started.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Entry:
     standing: Standing = Standing()  # noqa: RUF009 (frozen)
     text: str = ""
     stalled: bool = False
+    claims: int = 0
     changed: float = field(default_factory=time.monotonic)
     not_before: float = 0.0
 
@@ -175,6 +177,7 @@ class Sweep:
             if room <= 0:
                 return
             if entry.state == "waiting" and entry.not_before <= now:
+                entry.claims = self._place.claims(entry.name)
                 runner.start(entry.name, Job(entry.config.as_dict(), self._place.url))
                 entry.state, entry.changed = "running", now
                 entry.attempts += 1
@@ -197,10 +200,12 @@ class Sweep:
             return
         entry.state, entry.text = "waiting", outcome.text
         entry.not_before = time.monotonic() + _BACK_OFF_SECONDS * min(entry.attempts, 10)
-        if stalled:  # it was this sweep that ended it, however that looks from outside
+        blame = outcome.end == "failed" and ended.blame
+        if stalled and blame:  # it was this sweep that ended it, however that looks from outside
             entry.text = f"ended: no progress for {_STALL_SECONDS:.0f} s"
-        elif outcome.end == "refused" or (outcome.end == "failed" and ended.blame):
-            self._record_failure(entry, outcome.text, final=outcome.end == "refused")
+            blame = self._place.claims(entry.name) > entry.claims  # else it never began
+        if blame or outcome.end == "refused":
+            self._record_failure(entry, entry.text, final=outcome.end == "refused")
             if self._given_up(entry):
                 entry.state = "failed"
 

@@ -16,12 +16,14 @@ from revbis.config import Config
 from revbis.schema import Failure, FailuresFile, ProgressFile, ResultFile
 from revbis.system.files import write_whole
 from revbis.training.folder import (
+    ATTEMPTS,
     CHECKPOINTS,
     CONFIG,
     FAILURES,
     PROGRESS,
     RESULT,
     STOP,
+    claimed_numbers,
     is_finished,
     newest_checkpoint,
 )
@@ -127,12 +129,11 @@ class Place:
 
     def checkpoint(self, name: str) -> int:
         """The frame of a run's newest checkpoint; 0 without one."""
-        self._storage.fs.invalidate_cache()
-        try:
-            paths = self._storage.ls(f"{name}/{CHECKPOINTS}", detail=False)
-        except OSError:
-            return 0
-        return newest_checkpoint(path.rstrip("/").rpartition("/")[2] for path in paths) or 0
+        return newest_checkpoint(self._names(f"{name}/{CHECKPOINTS}")) or 0
+
+    def claims(self, name: str) -> int:
+        """How many attempts have claimed a run."""
+        return len(claimed_numbers(self._names(f"{name}/{ATTEMPTS}")))
 
     def write(self, name: str, file: str, content: dict[str, Any]) -> None:
         """Writes a JSON file of a run; on a path it is replaced as a whole."""
@@ -153,6 +154,15 @@ class Place:
             return None if content is None else schema.parse_json(content, kind, file)
         except ValueError:
             return None
+
+    def _names(self, folder: str) -> list[str]:
+        """The names in a folder; none if it cannot be read."""
+        self._storage.fs.invalidate_cache()
+        try:
+            paths = self._storage.ls(folder, detail=False)
+        except OSError:
+            return []
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def _read(self, name: str, file: str) -> bytes | None:
         self._storage.fs.invalidate_cache()

@@ -134,8 +134,8 @@ class RayRunner:
             return outcome, True
         except (errors.NodeDiedError, errors.LocalRayletDiedError) as problem:
             return Outcome("failed", f"its node died: {_first(problem)}"), False
-        except errors.TaskCancelledError:
-            return Outcome("failed", "cancelled"), False
+        except errors.TaskCancelledError:  # by `kill`, on a node that is alive or waiting for one
+            return Outcome("failed", "cancelled"), True
         except errors.OutOfMemoryError as problem:
             return Outcome("failed", f"out of memory: {_first(problem)}"), True
         except errors.RayError as problem:
