@@ -182,6 +182,18 @@ class Config(RunSettings):
         return Config.from_dict(values | settings)
 
     @classmethod
+    def from_json(cls, content: bytes) -> Config:
+        """The config from the content of a config.json, also of an earlier version of revbis.
+
+        Raises:
+            ValueError: If it is not a config.
+        """
+        try:
+            return cls.from_dict(_renamed(schema.parse_json(content, dict[str, Any], "it")))
+        except (ValueError, TypeError) as problem:
+            raise ValueError(f"not a revbis config: {problem}") from None
+
+    @classmethod
     def read(cls, path: Path) -> Config:
         """The config in a run's config.json.
 
@@ -189,7 +201,7 @@ class Config(RunSettings):
             ValueError: If there is none, or this version of revbis cannot read it.
         """
         try:
-            text = path.read_bytes()
+            content = path.read_bytes()
         except FileNotFoundError:
             what = "is not a run: it has no " + path.name
             raise ValueError(
@@ -197,9 +209,9 @@ class Config(RunSettings):
                 "folder, such as runs/cpu/TASK/METHOD/seed-1"
             ) from None
         try:
-            return cls.from_dict(_renamed(schema.parse_json(text, dict[str, Any], "it")))
-        except (ValueError, TypeError) as problem:
-            raise ValueError(f"{path} is not a revbis config: {problem}") from None
+            return cls.from_json(content)
+        except ValueError as problem:
+            raise ValueError(f"{path} is {problem}") from None
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,14 @@ def test_a_config_is_read_or_refused(run):
             place.config(name)
 
 
+def test_a_config_of_an_earlier_version_is_read(run):
+    place, config, _ = run
+    values = config.as_dict()
+    del values["precision"]
+    place.write(place.name(config), "config.json", values | {"mixed_precision": False})
+    assert place.config(place.name(config)) == config
+
+
 def test_names_are_the_same_on_a_path_and_at_a_url(tmp_path):
     [on_path] = small_grid(methods=["drqv2"]).configs(tmp_path)
     [at_url] = small_grid(methods=["drqv2"]).configs(tmp_path.relative_to(tmp_path))

@@ -88,11 +88,11 @@ class Place:
         if content is None:
             return None
         try:
-            return Config.from_dict(schema.parse_json(content, dict[str, Any], "it"))
-        except (ValueError, TypeError) as problem:
+            return Config.from_json(content)
+        except ValueError as problem:
             raise ValueError(
-                f"{self.folder(name)}/{CONFIG} is not a revbis config: {problem}; remove the "
-                "folder or pass another --out"
+                f"{self.folder(name)}/{CONFIG} is {problem}; remove the folder or pass another "
+                "--out"
             ) from None
 
     def standing(self, name: str) -> Standing:
