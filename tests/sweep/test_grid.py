@@ -6,7 +6,14 @@ import pytest
 
 from revbis.analysis.paper import SYSTEMS
 from revbis.config import Config
-from revbis.sweep.grid import Grid, grid_from, parse_settings, read_grid, shipped_grids
+from revbis.sweep.grid import (
+    Grid,
+    choose_grid,
+    grid_from,
+    parse_settings,
+    read_grid,
+    shipped_grids,
+)
 
 PAPERS = {"table1", "metaworld", "ablation", "c-curves"}
 SMALL = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2"]}
@@ -84,6 +91,8 @@ def test_grids_of_the_paper_ship_in_both_scales():
         (SMALL | {"settings": {"frame": 1}}, "unknown frame"),
         (SMALL | {"settings": {"seed": 1}}, "given elsewhere"),
         (SMALL | {"settings": [1]}, "settings must be a mapping"),
+        (SMALL | {"settings": {"horizon": 1}}, "settings: no method of the grid has horizon"),
+        (SMALL | {"overrides": {"x": {"horizon": 1}}}, "overrides, x: no method of the grid has"),
         (SMALL | {"overrides": {"../x": {}}}, "cannot be the name of a folder"),
         (SMALL | {"overrides": {"x": 3}}, "must be a mapping"),
     ],
@@ -97,6 +106,24 @@ def test_a_wrong_value_is_refused_before_anything_runs():
     grid = grid_from(SMALL | {"settings": {"batch_size": 0}})
     with pytest.raises(ValueError, match="batch_size"):
         grid.configs(Path("runs"))
+
+
+def test_a_setting_of_some_methods_is_for_these():
+    both = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2", "tdmpc"], "seeds": 1}
+    drqv2, tdmpc = grid_from(both | {"settings": {"mode": "joint"}}).configs(Path("runs"))
+    assert drqv2.agent.mode == "joint" and "mode" not in tdmpc.as_dict()
+    grid = grid_from(both | {"settings": {"mode": "nonsense"}})
+    with pytest.raises(ValueError, match="cheetah_run, drqv2: mode must be one of"):
+        grid.configs(Path("runs"))
+
+
+def test_a_set_value_must_be_for_a_method_that_is_left(tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text("{tasks: [dmc:cheetah_run], methods: [drqv2, tdmpc], settings: {horizon: 4}}")
+    assert choose_grid(str(path), methods=["drqv2"]).settings == {"horizon": 4}  # of the file
+    assert choose_grid(str(path), settings=["mode=joint"]).settings["mode"] == "joint"
+    with pytest.raises(ValueError, match="--set: no method of the grid has mode; revbis train "):
+        choose_grid(str(path), methods=["tdmpc"], settings=["mode=joint"])
 
 
 def test_an_unknown_name_lists_the_grids():

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from revbis import checks, schema
 from revbis.agents.registry import resolve
-from revbis.config import Config, setting_names
+from revbis.config import RUN_SETTINGS, Config, setting_names
 from revbis.presets import preset_config
 from revbis.schema import Seed, Text
 
@@ -143,7 +143,9 @@ def choose_grid(
             )
         return grid_from(flags | {"settings": extra}, "the flags")
     grid = read_grid(name)
-    return replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
+    grid = replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
+    _check_used("--set", extra, grid.methods)  # the file's own may be for methods that are left out
+    return grid
 
 
 def grid_from(values: object, name: str = "the grid") -> Grid:
@@ -171,7 +173,11 @@ def grid_from(values: object, name: str = "the grid") -> Grid:
             str(key): {} if each is None else each for key, each in overrides.items()
         }
     try:
-        return Grid(**values)
+        grid = Grid(**values)
+        _check_used("settings", grid.settings, grid.methods)
+        for folder, settings in grid.overrides.items():
+            _check_used(f"overrides, {folder}", settings, grid.methods)
+        return grid
     except ValueError as problem:
         raise ValueError(f"{name}: {problem}") from None
 
@@ -218,3 +224,14 @@ def _check_settings(where: str, settings: object) -> None:
             f"{problem}; revbis train --help lists the settings ({', '.join(_GIVEN)} are given "
             "elsewhere)"
         ) from None
+
+
+def _check_used(where: str, settings: Iterable[str], methods: Sequence[str]) -> None:
+    """Refuses settings that no method has; those that only some have are for these."""
+    used = RUN_SETTINGS.union(*(resolve(method).agent.flags for method in methods))
+    unused = [name for name in settings if name not in used]
+    if unused:
+        raise ValueError(
+            f"{where}: no method of the grid has {', '.join(unused)}; revbis train --method "
+            f"{methods[0]} --help lists what it has"
+        )
