@@ -148,3 +148,10 @@ def test_the_command_of_a_run_gives_the_same_run(settings):
     words = shlex.split(command_line(config))
     assert words[:2] == ["revbis", "train"]
     assert parse(words[2:], "revbis train").args == (config, False)
+
+
+@pytest.mark.parametrize("first", ["--preset paper", "--method=tdmpc", "--task gym:CarRacing-v3"])
+def test_of_a_repeated_flag_the_last_one_counts(first):
+    last = ["--preset=cpu", "--method", "drqv2", "--task", "dmc:cheetah_run"]
+    config = parse([*first.split(), *last], "revbis train").args[0]
+    assert config == preset_config("cpu", "dmc:cheetah_run")

@@ -206,8 +206,8 @@ def _print_names(names: Iterable[str]) -> None:
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:
-    """The value of a flag, before flags are parsed."""
-    for number, word in enumerate(words):
+    """The value of a flag, before flags are parsed; of a repeated flag the last, as for tyro."""
+    for number, word in reversed(list(enumerate(words))):
         if word == flag:
             return words[number + 1] if number + 1 < len(words) else None
         if word.startswith(f"{flag}="):
