@@ -8,6 +8,8 @@ from tests.commands import fails
 
 WALK = ("train", "--task", "tests.training:Walk")
 SWEEP = ("sweep", "--dry-run", "--tasks", "tests.training:Walk", "--methods", "mico")
+URL = "s3://bucket/runs"
+NO_PATH = f"must be a path, got '{URL}'; only revbis sweep --on ray takes a URL"
 GRID = ("tabular", "solve", "--example", "grid")
 
 
@@ -48,6 +50,12 @@ def here(tmp_path, monkeypatch):
         (("yardstick",), "pass the folder of at least one run"),
         (("probe", "--size", "1e9"), "--size must be at most 20"),
         (("probe", "--steps", "0"), "--steps must be at least 1, got 0"),
+        ((*WALK, "--out", URL), f"--out: {NO_PATH}"),
+        ((*GRID, f"--out={URL}"), f"--out: {NO_PATH}"),
+        (("reproduce", "table1", "--out", URL), f"--out: {NO_PATH}"),
+        (("report", "runs", "-o", URL), f"--out: {NO_PATH}"),
+        (("report", "runs", URL), NO_PATH),
+        (("export", URL), NO_PATH),
     ],
 )
 def test_wrong_values_are_named_and_leave_nothing(words, message, here, capsys):

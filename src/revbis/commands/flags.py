@@ -1,9 +1,10 @@
-"""Parses numbers on the command line, in the same way for every command."""
+"""Parses numbers and paths on the command line, in the same way for every command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -43,22 +44,49 @@ def finite_number(text: str) -> float:
     return value
 
 
+def local_path(text: str) -> Path:
+    """A path on this machine.
+
+    Raises:
+        ValueError: If it is a URL, which would become a folder of that name.
+    """
+    from revbis.training.storage import is_url
+
+    if is_url(text):
+        raise ValueError(f"must be a path, got {text!r}; only revbis sweep --on ray takes a URL")
+    return Path(text)
+
+
 def number_rules() -> ConstructorRegistry:
-    """The rules for flags of type int and float; active in tyro while the registry is entered."""
+    """The rules for numbers and paths; active in tyro while the registry is entered."""
     registry = ConstructorRegistry()
     readers: dict[Any, tuple[str, Callable[[str], Any]]] = {
         int: ("INT", whole_number),
         float: ("FLOAT", finite_number),
         int | None: ("None|INT", _or_none(whole_number)),
         float | None: ("None|FLOAT", _or_none(finite_number)),
+        Path: ("PATH", local_path),
+        Path | None: ("{None}|PATH", _or_none(local_path)),
     }
 
     @registry.primitive_rule
-    def number(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    def single(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         for kind, (metavar, read) in readers.items():
             if type_info.type == kind:
                 return _spec(kind, metavar, read)
         return None
+
+    @registry.primitive_rule
+    def paths(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if type_info.type != tuple[Path, ...]:
+            return None
+        return PrimitiveConstructorSpec(  # tyro's own would hide why one of them is refused
+            nargs="*",
+            metavar="[PATH [PATH ...]]",
+            instance_from_str=lambda words: tuple(map(local_path, words)),
+            is_instance=lambda value: isinstance(value, tuple),
+            str_from_instance=lambda value: [str(path) for path in value],
+        )
 
     return registry
 
