@@ -127,6 +127,10 @@ def test_aggregate_by_all_metrics_leaves_out_the_lax_one(tmp_path: Path, capsys)
     ("words", "message"),
     [
         ("values", "give one of --example, --mdp and --gym"),
+        ("values --example toy --size 5", "--size is for --example grid, rooms, garnet, delay"),
+        ("values --example garnet --slip 0.5", "--slip is for --example grid, rooms; drop it"),
+        ("aggregate --gym FrozenLake-v1 --seed 1", "--seed is for --example garnet; drop it"),
+        ("values --mdp mine.npz --size 5", "--size is for --example"),
         ("values --example toy --metric micro", "did you mean 'mico'"),
         ("values --example toy --target-gamma 1", "--target-gamma must be in [0, 1), got 1"),
         ("values --example toy --gamma 1", "gamma must be in [0, 1), got 1"),

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from revbis.tabular import examples
 from revbis.tabular.mdp import FiniteMDP, as_policy
 from revbis.tabular.npz import read_npy, read_npz
+from revbis.tabular.settings import Source
 from revbis.tabular.values import optimal_policy
 
-if TYPE_CHECKING:
-    from revbis.tabular.settings import Source
-
 Array = NDArray[np.float64]
+_EXAMPLES_WITH = {
+    "size": ("grid", "rooms", "garnet", "delay"),
+    "slip": ("grid", "rooms"),
+    "seed": ("garnet",),
+}
 
 
 def load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
     """The MDP and the policy; the optimal policy is that for `gamma`.
 
     Raises:
-        ValueError: If not exactly one source is given, or it cannot be read.
+        ValueError: If not exactly one source is given, it cannot be read, or a flag is not for it.
     """
     if [source.example, source.mdp, source.gym].count(None) != 2:
         raise ValueError("give one of --example, --mdp and --gym")
+    for flag, names in _EXAMPLES_WITH.items():
+        if getattr(source, flag) != getattr(Source, flag) and source.example not in names:
+            raise ValueError(f"--{flag} is for --example {', '.join(names)}; drop it")
     mdp, own = _load(source)
     if source.policy == "optimal":
         return mdp, optimal_policy(mdp, gamma)[1]
