@@ -110,12 +110,12 @@ def _parse(group: str, words: list[str]) -> Callable[[], None]:
     """The command with its flags filled in; reports a mistake in one line, not in tyro's box."""
     import tyro
 
-    from revbis.commands.flags import number_rules
+    from revbis.commands.flags import flag_rules
 
     module = import_module(f"revbis.commands.{group}")
     name, errors = f"revbis {group}", StringIO()
     try:
-        with redirect_stderr(errors), number_rules():
+        with redirect_stderr(errors), flag_rules():
             if hasattr(module, "parse"):
                 return cast("Callable[[], None]", module.parse(words, name))
             if hasattr(module, "COMMANDS"):

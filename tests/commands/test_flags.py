@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 import tyro
 
-from revbis.commands.flags import finite_number, number_rules, whole_number
+from revbis.commands.flags import finite_number, flag_rules, whole_number
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Flags:
 
 
 def read(words: str) -> Flags:
-    with number_rules():
+    with flag_rules():
         return tyro.cli(Flags, args=words.split())
 
 

@@ -57,7 +57,7 @@ def local_path(text: str) -> Path:
     return Path(text)
 
 
-def number_rules() -> ConstructorRegistry:
+def flag_rules() -> ConstructorRegistry:
     """The rules for numbers and paths; active in tyro while the registry is entered."""
     registry = ConstructorRegistry()
     readers: dict[Any, tuple[str, Callable[[str], Any]]] = {
