@@ -1,5 +1,6 @@
 """What damage, readers, takeovers and typos must not do to a run."""
 
+import errno
 import json
 import os
 import threading
@@ -89,6 +90,48 @@ def test_restart_takes_other_settings(tmp_path, capsys):
     main(["train", *flags(other), "--restart"])
     assert json.loads((other.directory / "config.json").read_text())["learning_rate"] == 1e-2
     assert "finished" in capsys.readouterr().out
+
+
+def with_other_outputs(config) -> list[Path]:
+    """What else a run and the commands that read it write; not a file of the user's."""
+    files = ["diagnosis/facts.json", "tensorboard/events", "page/index.html", "export/card.md"]
+    paths = [config.directory / name for name in (*files, "neighbours.png", "yardsticks.json")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("old")
+    (config.directory / "notes.txt").write_text("mine")
+    return paths
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_restart_that_cannot_start_loses_nothing(tmp_path, monkeypatch, late):
+    config = interrupted(tmp_path)
+    with_other_outputs(config)
+    before = content(config.directory)
+    other = config.with_settings(replay_capacity=10**12, learning_rate=1e-2)
+    if late:  # the records and the config of the new run are there by then
+        other = config.with_settings(tensorboard=True, learning_rate=1e-2)
+        monkeypatch.setattr("revbis.training.trainer.Trainer.save", full_disk)
+    with pytest.raises((MemoryError, OSError)):
+        train(other, restart=True)
+    assert content(config.directory) == before
+    assert not list((config.directory / "attempts").glob("discarded*"))
+    monkeypatch.undo()
+    assert train(config)
+
+
+def test_a_restart_discards_what_else_was_written(tmp_path):
+    config = interrupted(tmp_path)
+    paths = with_other_outputs(config)
+    (config.directory / "attempts" / "discarded-0001").mkdir()  # left by a killed process
+    assert train(config, restart=True)
+    assert not [path for path in paths if path.exists()]
+    assert (config.directory / "notes.txt").read_text() == "mine"
+    assert not list((config.directory / "attempts").glob("discarded*"))
 
 
 @pytest.mark.parametrize("left", ["eval.jsonl", "train.jsonl", "result.json"])

@@ -48,6 +48,12 @@ WANDB = "wandb"  # written by Weights & Biases
 PAGE = "page"  # written by `revbis report`
 EXPORT = "export"  # written by `revbis export`
 
+# What a run and the commands that read it write; with a new run they would be mixed.
+OUTPUTS = (
+    *(CHECKPOINTS, *RECORDS, RESULT, FAILURES, PROGRESS, YARDSTICKS, NEIGHBOURS),
+    *(DIAGNOSIS, TENSORBOARD, WANDB, PAGE, EXPORT, CONFIG, ABOUT),
+)
+
 # Files of a checkpoint and of a diagnosis, and the folder of the replay buffer's records.
 AGENT, STATE, MANIFEST, FACTS = "agent.pt", "state.json", "manifest.json", "facts.json"
 REPLAY = "replay"

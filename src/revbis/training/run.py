@@ -7,6 +7,7 @@ import logging
 import platform
 import shutil
 import subprocess
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -26,13 +27,13 @@ from revbis.training.build import make_agent, resolve_device
 from revbis.training.checkpoint import Checkpoints, read_agent_at
 from revbis.training.folder import (
     ABOUT,
+    ATTEMPTS,
     CHECKPOINTS,
     CONFIG,
     EVALUATIONS,
-    FAILURES,
+    OUTPUTS,
     RECORDS,
     RESULT,
-    YARDSTICKS,
     RunFolder,
     is_finished,
     read_result,
@@ -41,13 +42,14 @@ from revbis.training.records import Records
 from revbis.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from revbis.agents import Agent
     from revbis.schema import AboutFile, ResultFile
     from revbis.training.progress import Status
 
 _LOG = logging.getLogger("revbis")
+_DISCARDED = "discarded-"
 
 
 def train(
@@ -65,8 +67,8 @@ def train(
         stop: Called after every agent step; if it returns True, the run is saved and stops.
         report: Called after every agent step.
         home: The run's folder, already claimed; claimed here if None.
-        restart: Discard the content of the folder and start at frame 0. Otherwise a run with
-            records is resumed or refused, never restarted.
+        restart: Discard the run in the folder and start at frame 0; it is kept if the new one
+            cannot start. Otherwise a run with records is resumed or refused, never restarted.
 
     Returns:
         Whether the run is finished; a finished run is not changed.
@@ -108,10 +110,21 @@ def _train(
     stop: Callable[[], bool],
     report: Callable[[Status], None],
 ) -> bool:
+    with _discarding(home) if restart else nullcontext():
+        trainer = _start(config, device, home)
+    try:
+        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
+        if done:
+            _write_result(config.directory, trainer)
+            home.saved()
+        return done
+    finally:
+        trainer.records.close()
+
+
+def _start(config: Config, device: str, home: RunFolder) -> Trainer:
     """The composition root: environment, replay, agent, records and checkpoints of one run."""
     folder = config.directory
-    if restart:
-        _discard(folder)
     checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
     checkpoint = checkpoints.resume()
     if checkpoint is None:
@@ -136,20 +149,44 @@ def _train(
             _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
             if warning:
                 _LOG.warning("%s", warning)
-        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
-        if done:
-            _write_result(folder, trainer)
-            home.saved()
-        return done
-    finally:
+    except BaseException:
         records.close()
+        raise
+    return trainer
 
 
-def _discard(folder: Path) -> None:
-    """Deletes a run's checkpoints, then its records; in this order a kill cannot mix two runs."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    for name in (*RECORDS, RESULT, FAILURES, YARDSTICKS):
-        (folder / name).unlink(missing_ok=True)
+@contextmanager
+def _discarding(home: RunFolder) -> Iterator[None]:
+    """Sets a run's outputs aside until the new run has started, then deletes them.
+
+    If it cannot start, they are put back. Checkpoints are moved first and put back last: a kill
+    cannot mix two runs.
+    """
+    folder, aside = home.path, home.path / ATTEMPTS / f"{_DISCARDED}{home.attempt:04d}"
+    aside.mkdir(parents=True)
+    old = [name for name in OUTPUTS if (folder / name).exists()]
+    try:
+        for name in old:
+            (folder / name).rename(aside / name)
+        yield
+    except BaseException:
+        home.check()  # what a later attempt has written is not deleted
+        for name in reversed(OUTPUTS):
+            if name not in old or (aside / name).exists():
+                _delete(folder / name)  # of the run that could not start
+            if (aside / name).exists():
+                (aside / name).rename(folder / name)
+        aside.rmdir()
+        raise
+    for each in aside.parent.glob(f"{_DISCARDED}*"):  # those of killed processes too
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _refuse_to_restart(folder: Path) -> None:
