@@ -1,13 +1,17 @@
 """Alarms: what raises them, what does not, and that each names a flag."""
 
 import inspect
+import json
 import re
+from pathlib import Path
 
 import pytest
+from tests.training import tiny_config
 
 from revbis.agents.registry import methods
 from revbis.config import setting_names
 from revbis.presets import preset_config
+from revbis.system.json_lines import read_records
 from revbis.training import alarms
 from revbis.training.alarms import (
     collapsed_embedding,
@@ -16,6 +20,8 @@ from revbis.training.alarms import (
     silent_objective,
     stalled,
 )
+from revbis.training.run import train
+from revbis.training.trainer import TrainingFailedError
 
 FLAGS = setting_names()  # of every agent
 
@@ -125,3 +131,29 @@ def test_what_is_suggested_depends_on_the_agent():
     assert texts["dreamerv3"]["stalled"].endswith(stall)
     nan = texts["agent:json:loads"]["non_finite"]
     assert nan == "critic_loss is not finite; check the task's rewards"
+
+
+DIVERGING = {"task": "tests.training:Walk", "observation": "state", "quality": "full"}
+DIVERGING |= {"learning_rate": 1e12, "log_every": 800, "frames": 400}
+
+
+@pytest.mark.env("gym", gl=False)
+@pytest.mark.parametrize(
+    ("method", "changes", "part"),
+    [
+        ("drqv2", {}, "an action"),
+        ("drqv2", {"eval_every": 96}, "an action"),  # in the evaluation after the first update
+        ("tdmpc", {}, "a weight"),
+    ],
+)
+def test_diverged_agents_stop_with_a_diagnosis(
+    method: str, changes: dict, part: str, tmp_path: Path
+) -> None:
+    config = tiny_config(tmp_path, **DIVERGING | changes, method=method)
+    with pytest.raises(TrainingFailedError, match=rf"{part}.* not finite.*--learning-rate"):
+        train(config)
+    facts = json.loads((config.directory / "diagnosis" / "facts.json").read_text())
+    assert facts["alarm"]["name"] == "non_finite" and "critic_loss" in facts["metrics"]
+    assert (config.directory / "diagnosis" / "agent.pt").exists()
+    raised = read_records(config.directory / "alarms.jsonl")
+    assert [alarm["name"] for alarm in raised] == ["non_finite"]

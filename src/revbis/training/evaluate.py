@@ -18,6 +18,10 @@ _YARDSTICKS, _COMMAND = 4, 5  # streams of episode seeds
 Watch = Callable[[NDArray[Any], dict[str, Any]], None]
 
 
+class NonFiniteActionError(ValueError):
+    """An agent's action is NaN or infinite, as when training has diverged."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """The outcome of one episode.
@@ -35,6 +39,18 @@ class Episode:
     success_last: bool | None
 
 
+def act(agent: Agent, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[Any]:
+    """An agent's action, which must be finite.
+
+    Raises:
+        NonFiniteActionError: If it is not.
+    """
+    action = agent.act(observation, step, explore=explore)
+    if not np.isfinite(action).all():
+        raise NonFiniteActionError(f"the agent's action must be finite, got {action}")
+    return action
+
+
 def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
     """Plays one episode with the mean action; the agent draws no random numbers.
 
@@ -48,7 +64,7 @@ def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
     agent.begin_episode()
     total, over = 0.0, False
     while not over:
-        action = agent.act(observation, 0, explore=False)
+        action = act(agent, observation, 0, explore=False)
         observation, reward, terminated, truncated, info = env.step(action)
         total += reward
         over = terminated or truncated

@@ -76,7 +76,7 @@ def train(
     Raises:
         ValueError: If the run was started with other settings, has no intact checkpoint to resume
             from, or cannot be trained.
-        TrainingFailedError: If a loss is not finite.
+        TrainingFailedError: If a loss, a weight or an action is not finite.
         SupersededError: If another process has taken over the run.
         OSError: For example if the disk is full; the last checkpoint is untouched.
     """

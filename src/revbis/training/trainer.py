@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import torch
 
 from revbis import checks, schema
 from revbis.envs import make_env
-from revbis.objectives import NonFiniteError
-from revbis.system.files import write_whole
 from revbis.system.memory import resident_bytes
 from revbis.training import alarms
-from revbis.training.alarms import Alarm
 from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
-from revbis.training.evaluate import episode_seed, evaluate, outcome, yardstick_seeds
-from revbis.training.folder import AGENT, DIAGNOSIS, FACTS, STATE
+from revbis.training.diagnosis import TrainingFailedError, divergence, write_diagnosis
+from revbis.training.evaluate import act, episode_seed, evaluate, outcome, yardstick_seeds
+from revbis.training.folder import DIAGNOSIS, STATE
 from revbis.training.progress import (
     Averages,
     Progress,
@@ -39,13 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from revbis.config import Config
+    from revbis.training.alarms import Alarm
     from revbis.training.records import Records
 
 _TRAIN, _EVAL = 0, 1  # streams of episode seeds
-
-
-class TrainingFailedError(ValueError):
-    """The run cannot continue; the message says why and what to try."""
 
 
 class Trainer:
@@ -98,10 +90,18 @@ class Trainer:
             Whether the run is finished.
 
         Raises:
-            TrainingFailedError: If a loss is not finite; a diagnosis is saved first.
+            TrainingFailedError: If a loss, a weight or an action is not finite; a diagnosis is
+                saved first.
         """
         with closing(self.replay):
-            return self._run(stop, report, saved)
+            try:
+                return self._run(stop, report, saved)
+            except (ArithmeticError, RuntimeError, ValueError) as problem:
+                metrics = self._averages.take()
+                alarm = divergence(problem, self.agent, metrics, self._flags)
+                if alarm is not None:
+                    self._fail(alarm, metrics)
+                raise
 
     def _run(
         self,
@@ -239,7 +239,7 @@ class Trainer:
         with clock.phase("environment"):
             episode = self._episode = self._episode or self._begin_episode()
         with clock.phase("acting"):
-            action = self.agent.act(episode.observation, progress.agent_steps, explore=True)
+            action = act(self.agent, episode.observation, progress.agent_steps, explore=True)
         with clock.phase("environment"):
             before = 0 if not episode.actions else self._frames_in_episode
             observation, reward, terminated, truncated, info = self.env.step(action)
@@ -276,12 +276,9 @@ class Trainer:
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
         with self.clock.phase("update"):
-            try:
-                metrics = self.agent.update(
-                    self.replay, progress.agent_steps, with_metrics=self._averages.empty
-                )
-            except NonFiniteError as problem:
-                self._fail(Alarm("non_finite", str(problem)), {})
+            metrics = self.agent.update(
+                self.replay, progress.agent_steps, with_metrics=self._averages.empty
+            )
         self.clock.move(self.replay.sample_seconds - sampling, "update", "sampling")
         progress.updates += 1
         self._averages.add(metrics)
@@ -376,11 +373,8 @@ class Trainer:
         """Saves a diagnosis and raises."""
         self._raise(alarm)
         folder = self.records.folder / DIAGNOSIS
-        buffer = io.BytesIO()
-        torch.save(self.agent.state_dict(), buffer)
-        write_whole(folder / AGENT, buffer.getvalue())
         facts = {"alarm": vars(alarm), "progress": vars(self.progress), "metrics": metrics}
-        write_whole(folder / FACTS, json.dumps(facts, indent=2).encode())
+        write_diagnosis(folder, self.agent.state_dict(), facts)
         raise TrainingFailedError(
             f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
             f"{folder}; the last checkpoint is untouched"
