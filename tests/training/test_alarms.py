@@ -42,6 +42,8 @@ def test_exploding_critic() -> None:
         alarm = exploding_critic({name: -201.0}, 2.0, 0.9, FLAGS)
         assert alarm is not None and "at most 20" in alarm.text and "--target-rate" in alarm.text
     assert exploding_critic({}, 0.0, 0.99, FLAGS) is None
+    # While every reward was 0 nothing is known: an alarm would hide a later, true one.
+    assert exploding_critic({"critic_q1": 5.0}, 0.0, 0.99, FLAGS) is None
 
 
 def test_collapsed_embedding() -> None:

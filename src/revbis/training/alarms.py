@@ -47,10 +47,13 @@ def non_finite(metrics: Mapping[str, float], flags: Collection[str]) -> Alarm | 
 def exploding_critic(
     metrics: Mapping[str, float], largest_reward: float, discount: float, flags: Collection[str]
 ) -> Alarm | None:
-    """Values larger than the largest discounted return that the observed rewards allow."""
+    """Values larger than the largest discounted return that the observed rewards allow.
+
+    None while every reward was 0: on a sparse task that tells nothing about the return.
+    """
     value = max(abs(metrics.get("critic_q1", 0.0)), abs(metrics.get("critic_q2", 0.0)))
     bound = largest_reward / (1 - discount)
-    if value <= _EXPLODED * max(bound, 1e-3):
+    if largest_reward == 0 or value <= _EXPLODED * max(bound, 1e-3):
         return None
     remedies = [
         ("learning_rate", "a smaller --learning-rate"),
