@@ -101,7 +101,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int, guard: Callable[[], None] = lambda: None) -> None:
         self.folder, self.keep, self._guard = folder, keep, guard
-        self._pieces: list[str] = []  # of the newest checkpoint
+        self._pieces: dict[str, FileEntry] = {}  # of the newest checkpoint
         self._written = 0  # number of records in them
 
     def save(
@@ -134,7 +134,7 @@ class Checkpoints:
             for name, content in files.items():
                 write_whole(unfinished / name, content)
             manifest = {name: _entry(unfinished / name) for name in files}
-            manifest |= {name: _entry(self.folder / name) for name in self._pieces}
+            manifest |= self._pieces  # as they were written: old ones are not read again
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
             write_whole(unfinished / MANIFEST, content)
             self._guard()  # again: writing the pieces may have taken long
@@ -168,7 +168,8 @@ class Checkpoints:
             for each, text in zip(damaged, problems, strict=True):
                 _LOG.warning("%s; resuming from an earlier one", text)
                 each.rename(each.with_name(f"damaged-{each.name}"))
-            self._pieces = [str(path.relative_to(self.folder)) for path in checkpoint.pieces]
+            manifest = _manifest(folder)
+            self._pieces = {name: manifest[name] for name in manifest if _is_piece(name)}
             self._written = checkpoint.written
             return checkpoint
         if damaged:
@@ -193,10 +194,13 @@ class Checkpoints:
             name = f"{REPLAY}/{start:012d}-{stop:012d}.npz"
             buffer = io.BytesIO()
             np.savez(buffer, allow_pickle=False, **replay.export(start, stop))
-            write_whole(self.folder / name, buffer.getvalue())
-            self._pieces.append(name)
+            content = buffer.getvalue()
+            write_whole(self.folder / name, content)
+            self._pieces[name] = {"bytes": len(content), "digest": digest_of_bytes(content)}
         self._written = replay.written
-        self._pieces = [name for name in self._pieces if _stop_of(name) > replay.oldest]
+        self._pieces = {
+            name: entry for name, entry in self._pieces.items() if _stop_of(name) > replay.oldest
+        }
 
     def _tidy(self) -> None:
         """Deletes old checkpoints, unused pieces, and files left by a killed process."""
@@ -277,7 +281,7 @@ def _folders(root: Path) -> list[Path]:
 def _load(folder: Path, root: Path) -> Checkpoint:
     """Reads a checkpoint after checking every file it needs."""
     manifest = _manifest(folder)
-    pieces = [root / name for name in manifest if name.startswith(f"{REPLAY}/")]
+    pieces = [root / name for name in manifest if _is_piece(name)]
     for path in pieces:
         entry = manifest[f"{REPLAY}/{path.name}"]
         if not path.is_file() or path.stat().st_size != entry["bytes"]:
@@ -337,7 +341,7 @@ def _manifest(folder: Path) -> dict[str, FileEntry]:
     return manifest["files"]
 
 
-def _entry(path: Path) -> dict[str, Any]:
+def _entry(path: Path) -> FileEntry:
     return {"bytes": path.stat().st_size, "digest": digest(path)}
 
 
@@ -352,6 +356,10 @@ def _packed(agent: dict[str, Any]) -> bytes:
 def _first_line(problem: Exception) -> str:
     lines = str(problem).strip().splitlines()
     return lines[0] if lines else type(problem).__name__
+
+
+def _is_piece(name: str) -> bool:
+    return name.startswith(f"{REPLAY}/")
 
 
 def _stop_of(name: str) -> int:
