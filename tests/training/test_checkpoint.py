@@ -57,3 +57,22 @@ def test_a_piece_is_not_read_again(tmp_path, resumed):
         run.resumed()
     piece.write_bytes(content)
     run.resumed()
+
+
+@pytest.mark.parametrize("damage", ["delete", "garble"])
+def test_a_damaged_older_checkpoint_stops_nothing(tmp_path, caplog, damage):
+    run = Run(tmp_path)
+    first, second = run.save(), run.save()
+    for _ in range(2):  # of the same frame twice
+        if damage == "delete":
+            (second / "manifest.json").unlink()
+        else:
+            (second / "manifest.json").write_text("{")
+        third = run.save()
+        assert "it is set aside" in caplog.text
+        assert not second.exists() and (tmp_path / f"damaged-{second.name}").exists()
+        assert first.exists() and third.exists()  # as many are kept as before
+        third.rename(second)
+    third = run.save()
+    run.resumed()
+    assert sorted(tmp_path.glob("frame-*")) == [second, third]

@@ -167,7 +167,7 @@ class Checkpoints:
                 continue
             for each, text in zip(damaged, problems, strict=True):
                 _LOG.warning("%s; resuming from an earlier one", text)
-                each.rename(each.with_name(f"damaged-{each.name}"))
+                _set_aside(each)
             manifest = _manifest(folder)
             self._pieces = {name: manifest[name] for name in manifest if _is_piece(name)}
             self._written = checkpoint.written
@@ -204,7 +204,8 @@ class Checkpoints:
 
     def _tidy(self) -> None:
         """Deletes old checkpoints, unused pieces, and files left by a killed process."""
-        folders = _folders(self.folder)
+        files = self._listed()
+        folders = list(files)
         # that of frame 0 is useless once there is a later one
         if len(folders) > 1 and folders[0].name == checkpoint_name(0):
             shutil.rmtree(folders.pop(0), ignore_errors=True)
@@ -212,12 +213,23 @@ class Checkpoints:
             shutil.rmtree(folder, ignore_errors=True)
         needed = set(self._pieces)
         for folder in folders[-self.keep :]:
-            needed |= set(_manifest(folder))
+            needed |= set(files[folder])
         for path in (self.folder / REPLAY).glob("*"):  # includes hidden files
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
         for path in self.folder.glob(".frame-*"):
             shutil.rmtree(path, ignore_errors=True)
+
+    def _listed(self) -> dict[Path, dict[str, FileEntry]]:
+        """The files that each checkpoint lists; one with a damaged manifest is set aside."""
+        files = {}
+        for folder in _folders(self.folder):
+            try:
+                files[folder] = _manifest(folder)
+            except DamagedError as problem:
+                _LOG.warning("%s; it is set aside", problem)
+                _set_aside(folder)
+        return files
 
 
 def read_agent(root: Path) -> dict[str, Any] | None:
@@ -276,6 +288,13 @@ def _folders(root: Path) -> list[Path]:
         return sorted(path for path in root.iterdir() if checkpoint_frames(path.name) is not None)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _set_aside(folder: Path) -> None:
+    """Renames a damaged checkpoint, so that it does not count towards those kept."""
+    target = folder.with_name(f"damaged-{folder.name}")
+    shutil.rmtree(target, ignore_errors=True)  # that of an earlier time
+    folder.rename(target)
 
 
 def _load(folder: Path, root: Path) -> Checkpoint:
