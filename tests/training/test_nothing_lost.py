@@ -156,7 +156,7 @@ def test_there_is_a_checkpoint_before_the_first_record(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("revbis.training.trainer.evaluate", killed)
+        patch.setattr("revbis.training.trainer.evaluate_splits", killed)
         with pytest.raises(KeyboardInterrupt):
             train(config)
     assert Checkpoints(config.directory / "checkpoints", 2).newest_frame == 0

@@ -33,7 +33,7 @@ def networks(config):
 def test_a_run_resumes_exactly_in_the_middle_of_an_episode(tmp_path, caplog):
     whole, parts = (tiny_config(tmp_path / name, **NOISY) for name in ("whole", "parts"))
     assert train(whole)
-    assert not train(parts, stop=stop_after(63))  # an episode has five agent steps
+    assert not train(parts, stop=stop_after(65))  # after 63 agent steps; an episode has five
     assert train(parts)
     assert "resumed at frame 504" in caplog.text and "truncated" not in caplog.text
     assert evaluations(parts) == evaluations(whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +73,30 @@ def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
     return Episode(total, info["frames"], info["success_any"], info["success_last"])
 
 
-def evaluate(agent: Agent, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
-    """Plays one episode for each seed."""
-    return [play(agent, env, seed) for seed in seeds]
+def evaluate(
+    agent: Agent, env: TaskEnv, seeds: Iterable[int], stop: Callable[[], bool] = lambda: False
+) -> list[Episode]:
+    """Plays one episode for each seed; fewer if `stop`, asked between two, returns True."""
+    episodes: list[Episode] = []
+    for seed in seeds:
+        if episodes and stop():
+            break
+        episodes.append(play(agent, env, seed))
+    return episodes
+
+
+def evaluate_splits(
+    agent: Agent, envs: Mapping[str, TaskEnv], seeds: Sequence[int], stop: Callable[[], bool]
+) -> dict[str, list[Episode]] | None:
+    """Plays the same seeds on each split; None if `stop`, asked between episodes, returns True."""
+    episodes: dict[str, list[Episode]] = {}
+    for split, env in envs.items():
+        if episodes and stop():
+            return None
+        episodes[split] = evaluate(agent, env, seeds, stop)
+        if len(episodes[split]) < len(seeds):
+            return None
+    return episodes
 
 
 def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:

@@ -64,7 +64,8 @@ def train(
 
     Args:
         config: The run; it determines the folder.
-        stop: Called after every agent step; if it returns True, the run is saved and stops.
+        stop: Called after every agent step and between evaluation episodes; if it returns True,
+            the run is saved and stops.
         report: Called after every agent step.
         home: The run's folder, already claimed; claimed here if None.
         restart: Discard the run in the folder and start at frame 0; it is kept if the new one

@@ -17,7 +17,7 @@ from revbis.training.build import make_agent, make_replay
 from revbis.training.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.training.clock import Clock
 from revbis.training.diagnosis import TrainingFailedError, divergence, write_diagnosis
-from revbis.training.evaluate import act, episode_seed, evaluate, outcome, yardstick_seeds
+from revbis.training.evaluate import act, episode_seed, evaluate_splits, outcome, yardstick_seeds
 from revbis.training.folder import DIAGNOSIS, STATE
 from revbis.training.progress import (
     Averages,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from revbis.config import Config
+    from revbis.envs.environment import TaskEnv
     from revbis.training.alarms import Alarm
     from revbis.training.records import Records
 
@@ -55,7 +56,7 @@ class Trainer:
     ) -> None:
         self.config, self.records, self.checkpoints = config, records, checkpoints
         self.env = make_env(**config.environment, seed=config.seed)
-        self.eval_envs = {
+        self.eval_envs: dict[str, TaskEnv] = {
             split: make_env(**config.environment, seed=config.seed, distractor_split=split)
             for split in config.splits
         }
@@ -82,7 +83,8 @@ class Trainer:
         """Trains until the budget is spent or `stop` returns True.
 
         Args:
-            stop: Called after every agent step; if it returns True, the run is saved and stops.
+            stop: Called after every agent step and between evaluation episodes; if it returns
+                True, the run is saved and stops.
             report: Called after every agent step.
             saved: Called after every checkpoint.
 
@@ -112,8 +114,8 @@ class Trainer:
         config, progress = self.config, self.progress
         saved_at = progress.frames
         while progress.frames < config.frames:
-            if self._evaluation_is_due():
-                self._evaluate()
+            if self._evaluation_is_due() and not self._evaluate(stop):
+                break
             self._step()
             if self._update_is_due():
                 self._update()
@@ -125,15 +127,14 @@ class Trainer:
                 saved_at = progress.frames
             report(self.status())
             if stop():
+                break
+        else:
+            if not self._evaluation_is_due() or self._evaluate(stop):
                 self.save()
-                saved()
-                return False
-        if not self.records.evaluations or (
-            self.records.evaluations[-1]["frames"] < progress.frames
-        ):
-            self._evaluate()
+                return True
         self.save()
-        return True
+        saved()
+        return False
 
     def status(self) -> Status:
         """The current status of the run."""
@@ -267,11 +268,12 @@ class Trainer:
         )
 
     def _evaluation_is_due(self) -> bool:
-        """At the start, and at the first step at or after each multiple of `eval_every`."""
-        evaluations, every = self.records.evaluations, self.config.eval_every
-        return not evaluations or (
-            self.progress.frames // every > evaluations[-1]["frames"] // every
-        )
+        """At the start, at the first step at or after each multiple of `eval_every`, at the end."""
+        if not self.records.evaluations:
+            return True
+        frames, last = self.progress.frames, int(self.records.evaluations[-1]["frames"])
+        every = 1 if frames >= self.config.frames else self.config.eval_every
+        return frames // every > last // every
 
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
@@ -283,17 +285,18 @@ class Trainer:
         progress.updates += 1
         self._averages.add(metrics)
 
-    def _evaluate(self) -> None:
-        """Plays evaluation episodes, with the same seeds on each split, and records them."""
+    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+        """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
         seeds = [
             episode_seed(config.seed, _EVAL, progress.evaluations, i)
             for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
-            episodes = {
-                split: evaluate(self.agent, env, seeds) for split, env in self.eval_envs.items()
-            }
+            episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
+        measured = self._yardsticks_are_due()
+        if episodes is None or (measured and stop()):
+            return False
         on_training = outcome(episodes["train"], "train_") if "train" in episodes else {}
         self.records.evaluation(
             {
@@ -303,7 +306,7 @@ class Trainer:
                 "seconds": round(self.clock.total, 3),
                 **outcome(episodes["eval"]),
                 **on_training,
-                **self._yardsticks(),
+                **(self._yardsticks() if measured else {}),
                 "status": self.agent.status(),
             }
         )
@@ -317,17 +320,21 @@ class Trainer:
                 self._flags,
             )
         )
+        return True
+
+    def _yardsticks_are_due(self) -> bool:
+        frames, every = self.progress.frames, self.config.yardstick_every
+        measured = [each["frames"] for each in self.records.evaluations if "yardsticks" in each]
+        last = frames >= self.config.frames
+        return every is not None and (
+            not measured or last or frames // every > measured[-1] // every
+        )
 
     def _yardsticks(self) -> dict[str, Any]:
-        """The yardsticks, if they are due; always on the same episodes, whatever the agent."""
-        config, frames = self.config, self.progress.frames
-        every = config.yardstick_every
-        measured = [each["frames"] for each in self.records.evaluations if "yardsticks" in each]
-        last = frames >= config.frames
-        if every is None or (measured and not last and frames // every <= measured[-1] // every):
-            return {}
+        """The yardsticks, always on the same episodes, whatever the agent."""
         from revbis.yardsticks.measurement import LEAST_EPISODES, measure
 
+        config = self.config
         episodes = max(config.eval_episodes, LEAST_EPISODES)
         seeds = yardstick_seeds(config.seed, episodes)
         with self.clock.phase("yardsticks"):
