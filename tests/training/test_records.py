@@ -13,7 +13,7 @@ from revbis.system.files import digest, write_whole
 from revbis.system.json_lines import read_records
 from revbis.training.checkpoint import Checkpoints, read_agent
 from revbis.training.clock import PHASES, Clock
-from revbis.training.records import Records
+from revbis.training.records import Records, wandb_id
 from revbis.training.run import train
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +120,23 @@ def test_wandb_failure_does_not_stop_a_run(
     records = Records(tmp_path, tensorboard=False, wandb="project", run={})
     records.train({"frames": 1})
     assert "training continues without it" in caplog.text
+
+
+def test_every_run_has_its_own_id_at_wandb_and_keeps_it(tmp_path: Path) -> None:
+    names = ("c-learned", "c-0.9", "again/c-0.9")
+    folders = [tmp_path / name / "cpu" / "dmc-walk" / "simsr" / "seed-1" for name in names]
+    ids = [wandb_id(folder) for folder in folders]
+    assert len(set(ids)) == 3
+    assert all(re.fullmatch(r"cpu-dmc-walk-simsr-seed-1-[0-9a-f]{8}", each) for each in ids)
+    assert [wandb_id(folder) for folder in folders] == ids
+    moved = folders[0].rename(tmp_path / "moved")
+    assert wandb_id(moved) == ids[0]
+
+
+def test_a_run_of_an_earlier_version_keeps_its_id_at_wandb(tmp_path: Path) -> None:
+    folder = tmp_path / "cpu" / "dmc-walk" / "simsr" / "seed-1"
+    (folder / "wandb").mkdir(parents=True)
+    assert wandb_id(folder) == wandb_id(folder) == "cpu-dmc-walk-simsr-seed-1"
 
 
 def test_clock_adds_up() -> None:

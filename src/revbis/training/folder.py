@@ -37,6 +37,7 @@ FAILURES = "failures.json"  # failed attempts, written by the sweep
 STOP = "stop"  # tells the running attempt to save and exit
 NEIGHBOURS = "neighbours.png"  # drawn by `revbis neighbours`
 YARDSTICKS = "yardsticks.json"  # measured by `revbis yardstick`
+WANDB_ID = "wandb-id.txt"  # the run's id at Weights & Biases
 RECORDS = (TRAINING, EVALUATIONS, ALARMS)
 
 # Its folders.
@@ -51,7 +52,7 @@ EXPORT = "export"  # written by `revbis export`
 # What a run and the commands that read it write; with a new run they would be mixed.
 OUTPUTS = (
     *(CHECKPOINTS, *RECORDS, RESULT, FAILURES, PROGRESS, YARDSTICKS, NEIGHBOURS),
-    *(DIAGNOSIS, TENSORBOARD, WANDB, PAGE, EXPORT, CONFIG, ABOUT),
+    *(WANDB_ID, DIAGNOSIS, TENSORBOARD, WANDB, PAGE, EXPORT, CONFIG, ABOUT),
 )
 
 # Files of a checkpoint and of a diagnosis, and the folder of the replay buffer's records.

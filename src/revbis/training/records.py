@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from revbis.system.files import naming, write_whole
 from revbis.system.json_lines import Record, line_of
-from revbis.training.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING
+from revbis.training.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING, WANDB, WANDB_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -152,15 +153,38 @@ def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:
         raise ValueError(
             "--wandb requires wandb, which is not installed; run: pip install wandb"
         ) from None
-    identity = "-".join(folder.parts[-4:])
+    identity = wandb_id(folder)
     try:
         session = wandb.init(
-            project=project, config=run, dir=str(folder), name=identity, id=identity, resume="allow"
+            project=project,
+            config=run,
+            dir=str(folder),
+            name=_readable(folder),
+            id=identity,
+            resume="allow",
         )
     except Exception as problem:  # noqa: BLE001 (an external service must never stop a run)
         _LOG.warning("cannot start Weights & Biases (%s); training continues without it", problem)
         return []
     return [_Wandb(session)]
+
+
+def wandb_id(folder: Path) -> str:
+    """The run's id at Weights & Biases, which no other run has.
+
+    It is kept in a file, because a resumed run may be in another folder (mirrored ones are).
+    """
+    path = folder / WANDB_ID
+    if path.exists():
+        return path.read_text()
+    # Runs of earlier versions have no such file, but the folder of W&B, and keep their id.
+    end = "" if (folder / WANDB).exists() else f"-{secrets.token_hex(4)}"
+    write_whole(path, f"{_readable(folder)}{end}".encode())
+    return path.read_text()
+
+
+def _readable(folder: Path) -> str:
+    return "-".join(folder.parts[-4:])
 
 
 def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
