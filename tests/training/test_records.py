@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_tensorboard_on_a_full_disk_is_named_and_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Full:
-        def __init__(self, folder: str) -> None:
+        def __init__(self, folder: str, **_: object) -> None:
             pass
 
         def add_scalar(self, *_: object) -> None:
@@ -100,6 +101,35 @@ def test_tensorboard_files_hold_the_numbers(tmp_path: Path) -> None:
     events.Reload()
     assert events.Tags()["scalars"] == ["train/critic_loss"]
     assert [(e.step, e.value) for e in events.Scalars("train/critic_loss")] == [(10, 0.5)]
+
+
+@pytest.mark.env("gym", gl=False)
+def test_tensorboard_hides_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing import event_accumulator
+
+    config = tiny_config(
+        tmp_path,
+        task="tests.training:Walk",
+        observation="state",
+        quality="full",
+        frames=400,
+        tensorboard=True,
+    )
+    steps = iter(range(40))
+    assert not train(config, stop=lambda: next(steps) == 39)  # 320 frames, a line every 80
+    folder = config.directory / "tensorboard"
+    (written,) = folder.iterdir()
+    written.rename(folder / "events.out.tfevents.0000000001.first")  # files are read by name
+    newest = max((config.directory / "checkpoints").glob("frame-*"))
+    assert newest.name == f"frame-{320:012d}"
+    shutil.rmtree(newest)  # as if the run had been killed: it resumes at frame 200
+    assert train(config)
+    events = event_accumulator.EventAccumulator(str(folder))
+    events.Reload()
+    lines = read_records(config.directory / "train.jsonl")
+    for name in ("updates", "episodes"):
+        shown = [(event.step, event.value) for event in events.Scalars(f"train/{name}")]
+        assert shown == [(line["frames"], line[name]) for line in lines]
 
 
 def test_missing_wandb_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,8 @@ class Records:
         tensorboard: Write TensorBoard files, if TensorBoard is installed.
         wandb: Weights & Biases project, if any.
         run: The run's settings, for Weights & Biases.
+        resumed: Frame of the checkpoint that the run resumes from; TensorBoard hides what came
+            after it.
         guard: Called before anything is written; raises if this process may no longer write.
     """
 
@@ -39,6 +41,7 @@ class Records:
         tensorboard: bool,
         wandb: str | None,
         run: dict[str, Any],
+        resumed: int | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self._guard = folder, guard
@@ -47,7 +50,7 @@ class Records:
         self._train = folder / TRAINING
         self._sinks: list[Any] = []
         if tensorboard:
-            self._sinks += _tensorboard(folder / TENSORBOARD)
+            self._sinks += _tensorboard(folder / TENSORBOARD, resumed)
         if wandb:
             self._sinks += _wandb(wandb, folder, run)
 
@@ -114,7 +117,7 @@ def _flat(record: Record) -> Record:
 
 class _TensorBoard:
     def __init__(self, folder: Path, writer: Any) -> None:
-        self._folder, self._writer = folder, writer(str(folder))
+        self._folder, self._writer = folder, writer
 
     def write(self, numbers: dict[str, float], frames: int) -> None:
         with naming(self._folder):
@@ -137,12 +140,13 @@ class _Wandb:
         self._run.finish()
 
 
-def _tensorboard(folder: Path) -> list[_TensorBoard]:
+def _tensorboard(folder: Path, resumed: int | None) -> list[_TensorBoard]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return []
-    return [_TensorBoard(folder, SummaryWriter)]
+    first = None if resumed is None else resumed + 1
+    return [_TensorBoard(folder, SummaryWriter(str(folder), purge_step=first))]
 
 
 def _wandb(project: str, folder: Path, run: dict[str, Any]) -> list[_Wandb]:

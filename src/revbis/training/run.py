@@ -35,6 +35,7 @@ from revbis.training.folder import (
     RECORDS,
     RESULT,
     RunFolder,
+    checkpoint_frames,
     is_finished,
     read_result,
 )
@@ -135,6 +136,7 @@ def _start(config: Config, device: str, home: RunFolder) -> Trainer:
         tensorboard=config.tensorboard,
         wandb=config.wandb,
         run=config.as_dict(),
+        resumed=None if checkpoint is None else checkpoint_frames(checkpoint.folder.name),
         guard=home.check,
     )
     try:
