@@ -1,9 +1,10 @@
 """Differences over the seeds of all tasks, as the pages of results/ have them.
 
 python results/compare.py results/noisy-state      returns in percent of drqv2's, and yardsticks
-python results/compare.py results/isolated/gaussian-0.1/ten-seeds.csv     what isolate measures
+python results/compare.py results/isolated/*-0.1*/isolate.csv simsr-rev simsr     of these files
 
 Every pair of methods; or two that you name, the mean of several for one: zp+deepmdp mico+simsr.
+Or several pairs, taken together as tasks are: mico-rev mico simsr-rev simsr.
 """
 
 import csv
@@ -49,42 +50,47 @@ def files(folder: Path, name: str) -> Iterator[tuple[str, str, int, str]]:
         yield "/".join(task), method, int(seed.removeprefix("seed-")), file.read_text()
 
 
-def isolated(file: Path) -> dict[str, Scores]:
-    """Every measure of trained embeddings in a file of `revbis isolate`."""
+def isolated(*files: Path) -> dict[str, Scores]:
+    """Every measure of trained embeddings in files of `revbis isolate`; a file is a task."""
     scores: dict[str, Scores] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
-    with file.open(newline="") as lines:
-        for row in csv.DictReader(lines):
+    for file in files:
+        for row in csv.DictReader(file.read_text().splitlines()):
             for name, value in row.items():
                 if name.startswith("phi_") and not name.endswith("_untrained"):
-                    scores[name][row["method"]][row["task"]][int(row["seed"])] = float(value)
+                    scores[name][row["method"]][str(file)][int(row["seed"])] = float(value)
     return scores
 
 
-def mean_of(scores: Scores, names: str) -> dict[str, dict[int, float]]:
-    """One method, or the mean of several, seed by seed."""
-    some = [scores[name] for name in names.split("+")]
-    return {
-        task: {seed: np.mean([one[task][seed] for one in some]) for seed in seeds}
-        for task, seeds in some[0].items()
-    }
+def side(scores: Scores, methods: list[str]) -> dict[str, dict[int, float]]:
+    """Scores of methods, or of the mean of some, as if each had tasks of its own."""
+    found = {}
+    for place, method in enumerate(methods):
+        some = [scores[name] for name in method.split("+")]
+        for task, seeds in some[0].items():
+            means = {seed: float(np.mean([one[task][seed] for one in some])) for seed in seeds}
+            found[f"{place}/{task}"] = means
+    return found
 
 
 def lines(scores: Scores, names: list[str]) -> Iterator[str]:
-    """A line for each pair of methods, or for the two that are named."""
-    for one, other in [tuple(names)] if names else itertools.permutations(scores, 2):
-        found = paired(mean_of(scores, one), mean_of(scores, other))
+    """A line for each pair of methods, or for those that are named."""
+    for each in [names] if names else map(list, itertools.permutations(scores, 2)):
+        ones, others = each[::2], each[1::2]
+        found = paired(side(scores, ones), side(scores, others))
         low, high = (f"{end:+.3g}" for end in (found.low, found.high))
         text = f"{found.difference:+.3g} [{low}, {high}], p = {found.p_value:.3f}"
-        yield f"{one} - {other}: {text}, {found.pairs} pairs"
+        yield f"{', '.join(ones)} - {', '.join(others)}: {text}, {found.pairs} pairs"
 
 
 if __name__ == "__main__":
-    path, *names = sys.argv[1:]
-    if path.endswith(".csv"):
-        measures = isolated(Path(path))
+    tables = [Path(word) for word in sys.argv[1:] if word.endswith(".csv")]
+    names = sys.argv[1:] if not tables else sys.argv[1 + len(tables) :]
+    if tables:
+        measures = isolated(*tables)
     else:
-        measures = {"return": returns(Path(path)), **yardsticks(Path(path))}
+        folder = Path(names.pop(0))
+        measures = {"return": returns(folder), **yardsticks(folder)}
     named = set("+".join(names).split("+")) - {""}
-    measures = {measure: scores for measure, scores in measures.items() if named <= scores.keys()}
     for measure, scores in measures.items():
-        print(f"\n{measure}", *lines(scores, names), sep="\n")
+        if named <= scores.keys():
+            print(f"\n{measure}", *lines(scores, names), sep="\n")

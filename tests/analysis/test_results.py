@@ -24,9 +24,46 @@ def test_returns_over_all_tasks(folder: str, names: list[str], line: str, said: 
     assert said in (RESULTS / "README.md").read_text()
 
 
-def test_measures_of_isolated_objectives() -> None:
-    measures = COMPARE["isolated"](RESULTS / "isolated" / "gaussian-0.1" / "ten-seeds.csv")
-    (found,) = COMPARE["lines"](measures["phi_denoising_ood"], ["simsr-rev", "simsr"])
-    assert found.endswith("+0.11 [+0.0638, +0.164], p = 0.002, 10 pairs")
-    assert "+.11 [+.06, +.16]" in (RESULTS / "isolated" / "README.md").read_text()
-    assert len(list(COMPARE["lines"](measures["phi_value"], []))) == 4 * 3
+FAMILIES = ("mico-rev", "simsr-rev", "mico-rev-full", "simsr-rev-full", "energy-rev-full")
+BUFFERS = ("gaussian-0.1/ten-seeds", "gaussian-0.1-seed-2/isolate", "walker-0.1/isolate")
+
+
+@pytest.mark.parametrize(
+    ("files", "names", "line", "said"),
+    [
+        (
+            (*BUFFERS, "cheetah-0.1/isolate"),
+            ["simsr-rev", "simsr"],
+            "+0.191 [+0.174, +0.208], p = 0.000, 25 pairs",
+            ".19 [.17, .21]",
+        ),
+        (
+            ("gaussian-0.1/isolate",),
+            [name + end for name in FAMILIES for end in ("", "-no-c")],
+            "+0.149 [+0.125, +0.174], p = 0.000, 25 pairs",
+            "+.15 [+.12, +.17]",
+        ),
+        (
+            ("gaussian-0.1/isolate",),
+            ["mico-rev-released", "mico-rev"],
+            "-0.309 [-0.346, -0.277], p = 0.062, 5 pairs",
+            "−.31 [−.35, −.28]",
+        ),
+    ],
+)
+def test_isolated_objectives(
+    files: tuple[str, ...], names: list[str], line: str, said: str
+) -> None:
+    isolated = RESULTS / "isolated"
+    measures = COMPARE["isolated"](*(isolated / f"{file}.csv" for file in files))
+    (found,) = COMPARE["lines"](measures["phi_denoising_ood"], names)
+    assert found.endswith(line)
+    assert said in (isolated / "README.md").read_text()
+
+
+def test_embeddings_of_agents() -> None:
+    measures = COMPARE["yardsticks"](RESULTS / "noisy-state")
+    (found,) = COMPARE["lines"](measures["phi_state_r2"], ["simsr-rev", "simsr"])
+    assert found.endswith("+0.263 [+0.238, +0.287], p = 0.000, 30 pairs")
+    assert "R² +.26 [.24, .29]" in (RESULTS / "README.md").read_text()
+    assert "drqv2" not in measures["phi_state_r2"] and "drqv2" in measures["trunk_state_r2"]
