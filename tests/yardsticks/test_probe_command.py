@@ -9,10 +9,19 @@ import pytest
 
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
+from revbis.yardsticks.probe.pictures import draw_overview
 from revbis.yardsticks.probe.summaries import Results, interval
 
 OWN = "tests.objectives.own_objectives"
 SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
+
+
+@pytest.mark.parametrize("measures", [("phi",), ("phi", "psi")])
+def test_the_legend_has_what_the_picture_has(measures: tuple[str, ...]) -> None:
+    found = {f"{name}_spearman": 0.5 for name in measures}
+    results = Results([{"scenario": "rooms", "method": "simsr", "seed": 0, **found}], ())
+    (legend,) = draw_overview(results, "one seed").legends
+    assert len(legend.get_texts()) == len(measures)
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:

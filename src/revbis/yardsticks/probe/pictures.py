@@ -133,6 +133,8 @@ def _draw_scenario(panel: Axes, results: Results, scenario: str) -> None:
         found = [results.of(scenario, method, f"{name}_spearman") for method in results.methods]
         places = [row + shift for row, value in enumerate(found) if value is not None]
         values = [value for value in found if value is not None]
+        if not values:
+            continue
         low, high = ([value[end] for value in values] for end in (1, 2))
         panel.hlines(places, low, high, color=colour, lw=2.2)
         means = [value.mean for value in values]
