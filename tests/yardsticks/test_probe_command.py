@@ -19,7 +19,7 @@ SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
 @pytest.mark.parametrize("measures", [("phi",), ("phi", "psi")])
 def test_the_legend_has_what_the_picture_has(measures: tuple[str, ...]) -> None:
     found = {f"{name}_spearman": 0.5 for name in measures}
-    results = Results([{"scenario": "rooms", "method": "simsr", "seed": 0, **found}], ())
+    results = Results([{"scenario": "rooms", "method": "simsr", "seed": 0, **found}], ["rooms"])
     (legend,) = draw_overview(results, "one seed").legends
     assert len(legend.get_texts()) == len(measures)
 
