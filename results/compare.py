@@ -82,6 +82,25 @@ def lines(scores: Scores, names: list[str]) -> Iterator[str]:
         yield f"{', '.join(ones)} - {', '.join(others)}: {text}, {found.pairs} pairs"
 
 
+def budgets(scores: Scores) -> Iterator[str]:
+    """For each task, how many seeds find a difference of 10 between two objectives, 4 times in 5.
+
+    By the spread of the differences that there are, over the seeds, of any two of them.
+    """
+    objectives = [method for method in scores if method != "drqv2"]
+    for task in scores["drqv2"]:
+        spreads = [
+            np.std(
+                [one - scores[other][task][seed] for seed, one in scores[method][task].items()],
+                ddof=1,
+            )
+            for method, other in itertools.combinations(objectives, 2)
+        ]
+        needed = (2.8 / 10) ** 2 * np.mean(np.square(spreads))
+        ends = f"{min(spreads):.0f} to {max(spreads):.0f}"
+        yield f"{task}: differences have a standard deviation of {ends}; {needed:.0f} seeds"
+
+
 if __name__ == "__main__":
     tables = [Path(word) for word in sys.argv[1:] if word.endswith(".csv")]
     names = sys.argv[1:] if not tables else sys.argv[1 + len(tables) :]
@@ -90,6 +109,7 @@ if __name__ == "__main__":
     else:
         folder = Path(names.pop(0))
         measures = {"return": returns(folder), **yardsticks(folder)}
+        print(*budgets(measures["return"]), sep="\n")
     named = set("+".join(names).split("+")) - {""}
     for measure, scores in measures.items():
         if named <= scores.keys():

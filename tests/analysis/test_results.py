@@ -1,9 +1,12 @@
 """Pages of results/ say what their script finds in the records."""
 
+import itertools
 import runpy
 from pathlib import Path
 
 import pytest
+
+from revbis.analysis.stats import Paired, paired
 
 RESULTS = Path(__file__).parents[2] / "results"
 COMPARE = runpy.run_path(str(RESULTS / "compare.py"))
@@ -67,3 +70,33 @@ def test_embeddings_of_agents() -> None:
     assert found.endswith("+0.263 [+0.238, +0.287], p = 0.000, 30 pairs")
     assert "R² +.26 [.24, .29]" in (RESULTS / "README.md").read_text()
     assert "drqv2" not in measures["phi_state_r2"] and "drqv2" in measures["trunk_state_r2"]
+
+
+def test_five_seeds_mislead() -> None:
+    """Of the pairs of methods on a task whose intervals leave out 0 after five seeds, how many."""
+    scores = COMPARE["returns"](RESULTS / "noisy-state")
+    after_five, after_ten = 0, 0
+    for task in scores["drqv2"]:
+        for pair in itertools.combinations(scores, 2):
+            ten = [{task: scores[method][task]} for method in pair]
+            five = [{task: {seed: one[task][seed] for seed in range(1, 6)}} for one in ten]
+            if leaves_out_0(paired(*five)):
+                after_five += 1
+                after_ten += leaves_out_0(paired(*ten))
+    assert (after_five, after_five - after_ten) == (11, 8)
+    assert "of eleven differences" in (RESULTS / "README.md").read_text()
+
+
+def leaves_out_0(found: Paired) -> bool:
+    return found.low > 0 or found.high < 0
+
+
+def test_seeds_that_would_settle_it() -> None:
+    found = list(COMPARE["budgets"](COMPARE["returns"](RESULTS / "noisy-state")))
+    assert [line.rpartition(" of ")[2] for line in found] == [
+        "13 to 47; 91 seeds",
+        "17 to 44; 74 seeds",
+        "10 to 26; 22 seeds",
+    ]
+    page = (RESULTS / "README.md").read_text()
+    assert "about 90 seeds on cartpole_swingup, 20 on walker_walk and 75 on cheetah_run" in page
