@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from revbis.system import runtime
+from revbis.io import runtime
 
 STEPS, FULL, LIMIT = 22_000, 2_000, 0.05
 
@@ -13,9 +13,9 @@ STEPS, FULL, LIMIT = 22_000, 2_000, 0.05
 def main() -> None:
     """Trains on small images with evaluations and checkpoints on the way; prints a line of JSON."""
     runtime.prepare(1)
-    from revbis.presets import preset_config
-    from revbis.system.memory import resident_bytes
-    from revbis.training.run import train
+    from revbis.io.machine import resident_bytes
+    from revbis.runs.presets import preset_config
+    from revbis.runs.run import train
 
     seen: dict[int, int] = {}
 

@@ -17,8 +17,8 @@ one_thread()
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from revbis.agents.pixels import scaled_pixels  # noqa: E402
-from revbis.system.runtime import keep_freed_memory  # noqa: E402
+from revbis.agents.common import scaled_pixels  # noqa: E402
+from revbis.io.runtime import keep_freed_memory  # noqa: E402
 
 ROUNDS, LEAST = 21, 1.0
 SIZES = {"cpu preset": (128, 9, 48, 48), "paper network": (256, 9, 84, 84)}

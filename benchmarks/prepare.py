@@ -1,4 +1,4 @@
-"""What `revbis.system.runtime.prepare` does for somebody else's agent.
+"""What `revbis.io.runtime.prepare` does for somebody else's agent.
 
 A plain PyTorch encoder (four convolutions, 84×84, batch 256, no trick of ours), forward and
 backward, in a process that was prepared and in one that was not, in turn. How much is gained
@@ -19,7 +19,7 @@ WORK = """
 import sys, time
 from statistics import median
 if sys.argv[1] == "prepared":
-    from revbis.system.runtime import prepare
+    from revbis.io.runtime import prepare
     prepare(threads=1)
 import torch
 from torch import nn

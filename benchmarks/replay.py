@@ -31,9 +31,9 @@ from tensordict import TensorDict  # noqa: E402
 from torchrl import data as torchrl  # noqa: E402
 from torchrl.envs.transforms import CatFrames, Compose, MultiStepTransform  # noqa: E402
 
+from revbis.io.runtime import keep_freed_memory  # noqa: E402
 from revbis.replay import Batch, Replay, Sequences  # noqa: E402
 from revbis.replay.sequences import ShiftUnit  # noqa: E402
-from revbis.system.runtime import keep_freed_memory  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from revbis import tabular
 from revbis.objectives import mico_distance, simsr_distance
+from revbis.representation.problems import near_greedy
 from revbis.tabular import operators
-from revbis.yardsticks.probe.problem import near_greedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from revbis import objectives, runtime
-from revbis.yardsticks.probe import Measurement, ProbeSettings, build, measure
+from revbis.representation.exactness import Measurement, ProbeSettings, measure
+from revbis.representation.problems import build
 
 
 class EuclideanObjective(objectives.BaseObjective):

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.commands import fails
+from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.system.files import digest, whole_file
-from revbis.tabular import output
-from revbis.training.folder import SupersededError
+from revbis.io.files import digest, whole_file
+from revbis.runs.folder import SupersededError
+from revbis.tabular import jobs
 
 
 @pytest.fixture
 def _undrawn(monkeypatch) -> None:
     """Names and numbers without the pictures, which take most of the time."""
-    monkeypatch.setattr(output, "draw", lambda *_: None)
+    monkeypatch.setattr(jobs, "draw", lambda *_: None)
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
@@ -172,7 +172,7 @@ def test_large_low_rank_results_write_factors(tmp_path: Path, capsys) -> None:
 def test_large_results_without_factors_write_the_matrix(
     metric: str, tmp_path: Path, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr("revbis.tabular.output.MATRIX_UP_TO", 2)
+    monkeypatch.setattr("revbis.tabular.jobs.MATRIX_UP_TO", 2)
     main(["tabular", "solve", "--example", "toy", "--metric", metric, "--out", str(tmp_path)])
     assert "is not written" not in capsys.readouterr().err
     with np.load(tmp_path / f"toy-{metric}-gamma-0.9.npz", allow_pickle=False) as file:
@@ -261,7 +261,7 @@ def command_with(raised: Exception) -> Callable[[], None]:
 
 def test_a_run_that_was_taken_over_ends_in_one_line(capsys, monkeypatch) -> None:
     taken = SupersededError("attempt 2 has taken over runs/x; attempt 1 stops here")
-    monkeypatch.setattr("revbis.commands.doctor.command", command_with(taken))
+    monkeypatch.setattr("revbis.cli.doctor.command", command_with(taken))
     with pytest.raises(SystemExit) as stop:
         main(["doctor"])
     assert stop.value.code == 1
@@ -269,7 +269,7 @@ def test_a_run_that_was_taken_over_ends_in_one_line(capsys, monkeypatch) -> None
 
 
 def test_faults_of_the_program_keep_their_traceback(monkeypatch) -> None:
-    monkeypatch.setattr("revbis.commands.doctor.command", command_with(RuntimeError("a fault")))
+    monkeypatch.setattr("revbis.cli.doctor.command", command_with(RuntimeError("a fault")))
     with pytest.raises(RuntimeError, match="a fault"):
         main(["doctor"])
 
@@ -277,7 +277,7 @@ def test_faults_of_the_program_keep_their_traceback(monkeypatch) -> None:
 def test_too_little_memory_is_one_line_that_says_what_to_make_smaller(capsys, monkeypatch) -> None:
     gpu = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
     for command in (lambda: torch.empty(10**15), command_with(gpu)):
-        monkeypatch.setattr("revbis.commands.doctor.command", command)
+        monkeypatch.setattr("revbis.cli.doctor.command", command)
         said = r"out of memory \(PyTorch asked for (4000000000000000 bytes|2.00 GiB)\): use .*"
         assert re.fullmatch(f"revbis: error: {said}", fails(capsys, "doctor"))
 

@@ -85,7 +85,7 @@ def test_every_agent_has_a_page() -> None:
 
 def test_troubleshooting_names_flags_and_alarms_that_exist() -> None:
     from revbis import cli
-    from revbis.config import setting_names
+    from revbis.runs.config import setting_names
 
     source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     text = (DOCS / "troubleshooting.md").read_text()
@@ -121,14 +121,14 @@ def test_the_grid_of_methods_is_that_of_the_code() -> None:
 
 def test_equations_page_names_what_exists() -> None:
     from revbis import objectives, tabular
-    from revbis.tabular import operators, statements
+    from revbis.tabular import operators, theorems
 
     solvers = {solver.name for metric in tabular.METRICS.values() for solver in metric.solvers}
     text = (DOCS / "equations.md").read_text()
     for name in re.findall(r"`operators\.(\w+)`", text):
         assert hasattr(operators, name)
     for name in re.findall(r"`statements\.(\w+)`", text):
-        assert hasattr(statements, name)
+        assert hasattr(theorems, name)
     for name in re.findall(r"\| `(\w+)(?:\([^`]*\))?` \|", text):
         places = (tabular, objectives)
         assert any(hasattr(place, name) for place in places) or name in solvers

@@ -75,7 +75,7 @@ def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> Non
         asked.append(threads)
         raise SystemExit
 
-    monkeypatch.setattr("revbis.system.runtime.prepare", stop)
+    monkeypatch.setattr("revbis.io.runtime.prepare", stop)
     monkeypatch.setattr("sys.argv", [name])
     with pytest.raises(SystemExit):
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")

@@ -76,7 +76,7 @@ def command_line_page() -> str:
     """Every command and its flags, in Markdown."""
     parts = [_block("revbis")]
     for group, what in cli._COMMANDS.items():  # noqa: SLF001 (users have no need of it)
-        commands = getattr(import_module(f"revbis.commands.{group}"), "COMMANDS", None)
+        commands = getattr(import_module(f"revbis.cli.{group}"), "COMMANDS", None)
         parts.append(f"## `revbis {group}`\n\n{what[0].upper()}{what[1:]}.\n")
         if commands is None:
             parts.append(_block("revbis", group))

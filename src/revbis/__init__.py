@@ -17,7 +17,7 @@ __all__ = ["__version__", "envs", "load", "objectives", "runtime", "tabular"]
 _MODULES = {
     "envs": "revbis.envs",
     "objectives": "revbis.objectives",
-    "runtime": "revbis.system.runtime",
+    "runtime": "revbis.io.runtime",
     "tabular": "revbis.tabular",
 }
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from revbis.agents.adam import Adam
+from revbis.agents.common import Adam
 
 RATES = (3e-4, 1e-2)
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from revbis.agents.drqv2.balance import StepSizes, balance, feature_norm
-from revbis.agents.networks import noisy_action
+from revbis.agents.drqv2 import StepSizes, balance, feature_norm, noisy_action
 
 torch.set_num_threads(1)
 SHARE = "objective/gradient_share"

@@ -9,9 +9,9 @@ from tests.agents.test_agent_twin import Twin, compare
 from torch.nn import functional
 
 from revbis.agents import DrQV2Settings, resolve
-from revbis.config import Config
 from revbis.objectives import OBJECTIVES
-from revbis.presets import PRESETS, preset_config
+from revbis.runs.config import Config
+from revbis.runs.presets import PRESETS, preset_config
 
 torch.set_num_threads(1)
 BASELINES = ["zp", "deepmdp"]

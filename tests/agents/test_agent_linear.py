@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from revbis.agents import linear as module
-from revbis.agents.linear import Linear, Readouts
+from revbis.agents import common as module
+from revbis.agents.common import Linear, Readouts
 
 torch.set_num_threads(1)
 WIDTHS = {"a": 3, "b": 5, "c": 4}

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from revbis.agents.networks import (
+from revbis.agents.common import scaled_pixels
+from revbis.agents.drqv2 import (
     PixelEncoder,
     Policy,
     TwinQ,
@@ -10,7 +11,6 @@ from revbis.agents.networks import (
     linear_schedule,
     noisy_action,
 )
-from revbis.agents.pixels import scaled_pixels
 
 torch.set_num_threads(1)
 

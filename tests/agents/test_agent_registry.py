@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from tests.training import evaluations, tiny_config
+from tests.runs import evaluations, tiny_config
 
 from revbis.agents import AgentEntry, AgentSettings, make_agent, methods, register, unregister
 from revbis.agents.registry import resolve
 from revbis.cli import main
-from revbis.config import Config
-from revbis.training.run import open_run, train
+from revbis.runs.config import Config
+from revbis.runs.run import open_run, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def toy():
 @pytest.fixture
 def config(toy, tmp_path):
     return tiny_config(
-        tmp_path, task="tests.training:Walk", method="toy", observation="state", frames=800
+        tmp_path, task="tests.runs:Walk", method="toy", observation="state", frames=800
     )
 
 
@@ -126,7 +126,7 @@ def test_its_updates_are_measured(toy, capsys):
 def test_every_episode_is_announced(config):
     agent = make_agent("toy", config.agent, (2,), 1, seed=0)
     from revbis.envs import make_env
-    from revbis.training.evaluate import evaluate
+    from revbis.runs.evaluate import evaluate
 
     evaluate(agent, make_env(**config.environment, seed=1), [1, 2, 3])
     assert agent.episodes == 3

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from revbis.agents import DrQV2, DrQV2Settings
+from revbis.io import machine
 from revbis.objectives import OBJECTIVES
 from revbis.replay import Batch
-from revbis.system import processor
 
 torch.set_num_threads(1)
 VECTOR = (5,)
@@ -311,7 +311,7 @@ def test_half_precision_of_the_networks_keeps_losses_close(
     make_agent, make_batch, monkeypatch, method, mode
 ):
     """Networks in bfloat16, which processors without such units emulate; the rest in float32."""
-    monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
+    monkeypatch.setattr(machine, "bfloat16_units", lambda: "avx512_bf16")
     plain, mixed = make_agent(method, mode), make_agent(method, mode, precision="bfloat16")
     exact = plain.learn(make_batch(), 0)
     rough = mixed.learn(make_batch(), 0)
@@ -333,7 +333,7 @@ def test_half_precision_of_the_networks_keeps_losses_close(
 @pytest.mark.parametrize("mode", ["joint", "alternating"])
 def test_half_precision_keeps_no_casts(make_agent, make_batch, monkeypatch, method, mode):
     """Older PyTorch would reuse those made without gradient, and never train the encoder."""
-    monkeypatch.setattr(processor, "bfloat16_units", lambda: "avx512_bf16")
+    monkeypatch.setattr(machine, "bfloat16_units", lambda: "avx512_bf16")
     agent = make_agent(method, mode, precision="bfloat16")
     kept, encoder = [], agent.parts.encoder
     encoder.register_forward_hook(lambda *_: kept.append(torch.is_autocast_cache_enabled()))
@@ -342,7 +342,7 @@ def test_half_precision_keeps_no_casts(make_agent, make_batch, monkeypatch, meth
 
 
 def test_bfloat16_is_refused_where_the_processor_lacks_it(make_agent, monkeypatch):
-    monkeypatch.setattr(processor, "bfloat16_units", lambda: "")
+    monkeypatch.setattr(machine, "bfloat16_units", lambda: "")
     with pytest.raises(ValueError, match="this processor has no instructions"):
         make_agent(precision="bfloat16")
 

@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from revbis.agents import methods, resolve
-from revbis.objectives import inputs
+from revbis.objectives import base
 
 aten = torch.ops.aten
 READS = {
@@ -33,7 +33,7 @@ def test_reads_are_noticed(read):
 @pytest.mark.parametrize("mode", ["joint", "alternating", "balanced"])
 @pytest.mark.parametrize("method", [m for m in methods() if resolve(m).agent.name == "drqv2"])
 def test_an_update_reads_no_tensor(make_agent, make_batch, monkeypatch, method, mode):
-    monkeypatch.setattr(inputs, "_LOOKED_AT", ())  # as on a GPU
+    monkeypatch.setattr(base, "_LOOKED_AT", ())  # as on a GPU
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # no kernels of the CPU
     agent = make_agent(method, mode, action_penalty=0.01)
     batch = make_batch()

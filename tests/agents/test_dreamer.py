@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 from tests.agents.dreamer import SIDE, SMALL
-from tests.commands import fails
+from tests.cli import fails
 
 from revbis.agents import make_agent, resolve
-from revbis.agents.dreamerv3.presets import CODE, OURS
-from revbis.agents.dreamerv3.settings import DreamerV3Settings
-from revbis.agents.dreamerv3.streams import Streams
-from revbis.presets import CODE as AUTHORS
-from revbis.presets import PAPER, PRESETS, preset_config, preset_settings
+from revbis.agents.dreamerv3 import Streams
+from revbis.agents.presets import CODE, OURS
+from revbis.agents.settings import DreamerV3Settings
+from revbis.io import plugins
+from revbis.io.plugins import is_installed
 from revbis.replay import Replay
-from revbis.system import extras
-from revbis.system.extras import is_installed
-from revbis.training import preflight
+from revbis.runs import preflight
+from revbis.runs.presets import CODE as AUTHORS
+from revbis.runs.presets import PAPER, PRESETS, preset_config, preset_settings
 
 needs_sheeprl = pytest.mark.skipif(
     not is_installed("sheeprl"), reason='sheeprl is not installed: pip install "revbis[dreamer]"'
@@ -105,7 +105,7 @@ def test_memory_grows_with_images_and_batch():
 
 def test_without_sheeprl_one_line_says_what_to_install(monkeypatch, tmp_path, capsys):
     lines = ['sheeprl==0.8.*; extra == "dreamer"', 'pillow<12; extra == "dreamer"']
-    monkeypatch.setattr(extras, "requires", lambda _: lines)
+    monkeypatch.setattr(plugins, "requires", lambda _: lines)
     monkeypatch.setattr(preflight, "is_installed", lambda _: False)
     words = ["--task", "tests.agents.dreamer:Dot", "--method", "dreamerv3"]
     error = fails(capsys, "train", *words, "--out", str(tmp_path))

@@ -7,9 +7,9 @@ import torch
 from tests.agents.own_agents import Seeing
 
 from revbis.agents import Agent, BaseAgent, make_agent, methods, resolve
-from revbis.agents.own import _FUNCTIONS
+from revbis.agents.plugins import _FUNCTIONS
 from revbis.agents.settings import OwnSettings
-from revbis.config import Config, setting_names
+from revbis.runs.config import Config, setting_names
 from revbis.sweep.grid import grid_from
 
 HOME = "tests.agents.own_agents"

@@ -8,7 +8,7 @@ import torch
 from tests.agents.conftest import ACTION, PIXELS, SMALL, VECTOR
 
 from revbis.agents import DrQV2, DrQV2Settings, Taco, TacoSettings
-from revbis.agents.taco.sampling import n_step_return, sample_batch
+from revbis.agents.taco import n_step_return, sample_batch
 from revbis.replay import Replay, Window
 
 torch.set_num_threads(1)

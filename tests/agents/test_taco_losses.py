@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from revbis.agents import TacoSettings
-from revbis.agents.taco.losses import (
+from revbis.agents.taco import (
+    ActionTokens,
+    TacoHeads,
     bilinear_logits,
     contrastive_accuracy,
     contrastive_loss,
     reward_loss,
 )
-from revbis.agents.taco.networks import ActionTokens, TacoHeads
 
 torch.set_num_threads(1)
 B, D, T, K, HIDDEN = 5, 4, 3, 2, 7

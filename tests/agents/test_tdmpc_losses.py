@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.agents.tdmpc import TINY, random_sequences, tiny_agent
 
-from revbis.agents.tdmpc.losses import (
+from revbis.agents.tdmpc import (
     Predictions,
     Targets,
     importance_weights,

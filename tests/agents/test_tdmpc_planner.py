@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from revbis.agents.tdmpc.planner import Search, following_mean, plan, predicted_return
+from revbis.agents.tdmpc_planner import Search, following_mean, plan, predicted_return
 
 torch.set_num_threads(1)
 SEARCH = Search(

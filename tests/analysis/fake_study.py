@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from revbis.config import Config
+from revbis.runs.config import Config
 
 _PHASES = {
     "environment": 0.03,

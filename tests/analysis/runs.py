@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from revbis.analysis.scores import Study, read_study
-from revbis.config import Config
-from revbis.presets import preset_config
+from revbis.runs.config import Config
+from revbis.runs.presets import preset_config
 
 ABOUT = {"versions": {"revbis": "0.1.0", "torch": "2.13.0"}, "revision": "abc", "command": "revbis"}
 

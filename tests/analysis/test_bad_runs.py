@@ -11,8 +11,8 @@ import pytest
 from tests.analysis.fake_study import fake_run
 from tests.analysis.test_report import Page
 
-from revbis.analysis import plots, tables
-from revbis.analysis.report import write_report
+from revbis.analysis import figures, tables
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
 
 OBJECTS = ("config.json", "run.json", "result.json", "failures.json")
@@ -196,7 +196,7 @@ def test_figures_of_a_study_with_a_bad_run(bad: Path) -> None:
     (bad / "train.jsonl").write_text('{"c": "x"}\n{"c": 1, "agent_steps": 1e23}\n[]\n')
     (bad / "eval.jsonl").write_text('{"frames": 1e23, "mean_return": 5}\n')
     study = read_study([bad.parents[3]])
-    for draw in (plots.learning_curves, plots.coefficients, plots.ablation):
+    for draw in (figures.learning_curves, figures.coefficients, figures.ablation):
         draw(study)
 
 

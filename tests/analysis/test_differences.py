@@ -11,7 +11,7 @@ from PIL import Image
 from tests.analysis.runs import study_of, write_run
 from tests.analysis.test_report import page_of
 
-from revbis.analysis import plots
+from revbis.analysis import figures
 from revbis.analysis.compare import pooled
 from revbis.analysis.differences import Differences, difference_table, differences
 from revbis.analysis.scores import Study, read_study
@@ -104,7 +104,7 @@ def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> N
     }
     assert found.unpaired == 3
     assert "cheetah_run, simsr: n = 3 of 4 at the budget." in found.notes
-    caption = str(plots.forest(read_study([tmp_path]), found).get_label())
+    caption = str(figures.forest(read_study([tmp_path]), found).get_label())
     assert "only one of the two has their seed: 3 runs." in caption
 
 
@@ -146,7 +146,7 @@ def test_evaluations_at_different_frames_are_not_paired(tmp_path: Path) -> None:
     found = differences(read_study([tmp_path]), "drqv2")
     assert found.rows == ()
     assert any("evaluations are at different frames" in note for note in found.notes)
-    for call in (difference_table, lambda found: plots.forest(read_study([tmp_path]), found)):
+    for call in (difference_table, lambda found: figures.forest(read_study([tmp_path]), found)):
         with pytest.raises(ValueError, match="no method has a score to compare with drqv2, seed b"):
             call(found)
 
@@ -215,7 +215,7 @@ def test_long_names_leave_room_for_the_numbers(tmp_path: Path) -> None:
     for name, value in settings.items():
         write_run(tmp_path / name, [0.0, 2.0], **{name: value})
     study = read_study([tmp_path])
-    figure = plots.forest(study, differences(study, study.labels[0]))
+    figure = figures.forest(study, differences(study, study.labels[0]))
     figure.draw_without_rendering()
     (panel,) = figure.axes
     names = panel.get_yticklabels()
@@ -226,7 +226,7 @@ def test_long_names_leave_room_for_the_numbers(tmp_path: Path) -> None:
 
 def test_the_forest_plot_shows_the_numbers(tmp_path: Path) -> None:
     study = two_tasks(tmp_path)
-    figure = plots.forest(study, differences(study, "drqv2"))
+    figure = figures.forest(study, differences(study, "drqv2"))
     assert list(panels(figure)) == ["all tasks", "cheetah_run", "hammer"]
     axes = panels(figure)["cheetah_run"]
     (bar,) = axes.patches

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.analysis.runs import study_of
 
-from revbis.analysis import compare, plots, stats, tables
-from revbis.analysis.report import write_report
+from revbis.analysis import compare, figures, stats, tables
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
 
 SCORES = {"a": np.array([1.0, 2.0])}
@@ -59,9 +59,9 @@ def test_studies(wrong: Any, tmp_path: Path) -> None:
     for call in (
         lambda: tables.score_table(wrong, kind="final", budget=None, reported=False),
         lambda: tables.aggregate_table(wrong),
-        lambda: plots.learning_curves(wrong),
-        lambda: plots.coefficients(wrong),
-        lambda: plots.ablation(wrong),
+        lambda: figures.learning_curves(wrong),
+        lambda: figures.coefficients(wrong),
+        lambda: figures.ablation(wrong),
         lambda: compare.budgets(wrong),
         lambda: write_report(wrong, tmp_path / "page"),
     ):
@@ -78,7 +78,7 @@ def test_settings_of_tables_pictures_and_pages(tmp_path: Path) -> None:
         tables.score_table(study, kind="final", budget="all", reported=False)  # type: ignore[arg-type]
     for alpha in ("half", 0.0, 2, None.__class__):
         with pytest.raises(ValueError, match="alpha must be"):
-            plots.learning_curves(study, alpha=alpha)  # type: ignore[arg-type]
+            figures.learning_curves(study, alpha=alpha)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="folder must be a path, got 3"):
         write_report(study, 3)  # type: ignore[arg-type]
 

@@ -11,9 +11,9 @@ from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page
 
 from revbis.analysis import curves, tables
-from revbis.analysis.generalisation import gap_table
-from revbis.analysis.report import write_report
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import Study, read_study
+from revbis.analysis.tables import gap_table
 
 CHEETAH, HAMMER = "dmc:cheetah_run", "metaworld:hammer"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from revbis.analysis.isolated import draw_isolated
+from revbis.analysis.figures import draw_isolated
 
 
 def row(method: str, seed: int, **measures: float) -> dict[str, object]:

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 from tests.analysis.runs import learning_study, study_of, write_run
 
-from revbis.analysis import plots, stats
+from revbis.analysis import figures, stats
 from revbis.analysis.scores import read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
-FIGURES = (plots.learning_curves, plots.ablation, plots.coefficients)
+FIGURES = (figures.learning_curves, figures.ablation, figures.coefficients)
 
 
 def panel(figure: Figure, title: str) -> Axes:
@@ -43,7 +43,7 @@ def test_learning_curve_is_the_smoothed_mean_with_its_error(tmp_path: Path) -> N
     write_run(tmp_path, [0.0, 10.0, 20.0], seed=1)
     write_run(tmp_path, [4.0, 20.0, 60.0], seed=2)
     study = read_study([tmp_path])
-    figure = plots.learning_curves(study)
+    figure = figures.learning_curves(study)
     ((frames, means),) = lines(panel(figure, "cheetah_run"))
     # Means 2, 15, 40 with α = 0.2: 2, 4.6, 11.68.
     assert frames == [0, 10, 20] and means == pytest.approx([2.0, 4.6, 11.68])
@@ -55,17 +55,17 @@ def test_learning_curve_is_the_smoothed_mean_with_its_error(tmp_path: Path) -> N
     for words in ("n = 2", "one standard error", "EWMA with α = 0.2."):
         assert words in caption
     assert caption in " ".join(figure.texts[0].get_text().split("\n"))
-    raw = plots.learning_curves(study, alpha=1.0)
+    raw = figures.learning_curves(study, alpha=1.0)
     assert lines(panel(raw, "cheetah_run")) == [([0, 10, 20], [2.0, 15.0, 40.0])]
     assert "Not smoothed." in str(raw.get_label())
     with pytest.raises(ValueError, match="alpha must be"):
-        plots.learning_curves(study, alpha=0.0)
+        figures.learning_curves(study, alpha=0.0)
 
 
 def test_meta_world_is_drawn_by_success(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 0.4], task=HAMMER)
     write_run(tmp_path, [0.0, 100.0])
-    figure = plots.learning_curves(read_study([tmp_path]))
+    figure = figures.learning_curves(read_study([tmp_path]))
     assert lines(panel(figure, "hammer")) == [([0, 10], [0.0, pytest.approx(0.2)])]  # α = 0.5
     assert lines(panel(figure, "cheetah_run")) == [([0, 10], [0.0, pytest.approx(20.0)])]
     assert panel(figure, "hammer").get_ylabel() == "success rate"
@@ -78,7 +78,7 @@ def test_nothing_is_drawn_out_beyond_what_all_seeds_have(tmp_path: Path) -> None
     write_run(tmp_path, [0.0, 10.0, 20.0, 30.0], seed=1)
     write_run(tmp_path, [4.0, 20.0], seed=2, frames=30)
     write_run(tmp_path, [], seed=3, frames=30)
-    figure = plots.learning_curves(read_study([tmp_path]), alpha=1.0)
+    figure = figures.learning_curves(read_study([tmp_path]), alpha=1.0)
     mean, single = lines(panel(figure, "cheetah_run"))
     assert mean == ([0, 10], [2.0, 15.0])
     assert single == ([10, 20, 30], [10.0, 20.0, 30.0])
@@ -93,10 +93,10 @@ def test_caption_names_unequal_seeds_and_mixed_settings(tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(tmp_path, [0.0, 1.0], seed=seed)
     write_run(tmp_path, [0.0, 1.0], method="mico", quality="full")
-    caption = str(plots.learning_curves(read_study([tmp_path])).get_label())
+    caption = str(figures.learning_curves(read_study([tmp_path])).get_label())
     assert "(n = 2, but 1 for mico on cheetah_run)" in caption
     assert "cheetah_run: not comparable, quality is fast and full." in caption
-    best = str(plots.ablation(read_study([tmp_path])).get_label())
+    best = str(figures.ablation(read_study([tmp_path])).get_label())
     assert "cheetah_run: not comparable" in best and "One seed has no interval." in best
 
 
@@ -104,7 +104,7 @@ def test_coefficient_is_that_of_train_jsonl(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 1.0], method="mico-rev", seed=1, c={5: 0.5, 10: 0.4, 15: 0.3})
     write_run(tmp_path, [0.0, 1.0], method="mico-rev", seed=2, c={5: 0.5, 10: 0.6})
     write_run(tmp_path, [0.0, 1.0], method="drqv2", c={5: None})
-    figure = plots.coefficients(read_study([tmp_path]))
+    figure = figures.coefficients(read_study([tmp_path]))
     mean, single, start = lines(panel(figure, "cheetah_run"))
     assert mean[0] == [10, 20] and mean[1] == pytest.approx([0.5, 0.5])
     assert single == ([20, 30], [0.4, 0.3]) and start[1] == [0.5, 0.5]
@@ -121,7 +121,7 @@ def test_ablation_shows_the_best_and_its_interval(tmp_path: Path) -> None:
         write_run(tmp_path, [0.0, 70.0, 50.0, 999.0], method="mico", seed=seed)
         for method in ("drqv2", "mico"):
             write_run(tmp_path, [0.0, 0.5, 0.5, 1.0], task=HAMMER, method=method, seed=seed)
-    figure = plots.ablation(read_study([tmp_path]), budget=20, seed=4)
+    figure = figures.ablation(read_study([tmp_path]), budget=20, seed=4)
     axes = panel(figure, "cheetah_run")
     drawn = [
         (patch.get_x(), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height() / 2)
@@ -151,7 +151,7 @@ def test_intervals_are_drawn_from_the_seed(tmp_path: Path) -> None:
     study = study_of(tmp_path, {key: values.tolist() for key, values in finals.items()})
 
     def drawn(seed: int) -> list[Any]:
-        figure = plots.ablation(study, seed=seed)
+        figure = figures.ablation(study, seed=seed)
         return [[patch.get_x() for patch in axes.patches] for axes in figure.axes]  # type: ignore[attr-defined]
 
     first, again, other = drawn(0), drawn(0), drawn(4)
@@ -162,17 +162,17 @@ def test_intervals_are_drawn_from_the_seed(tmp_path: Path) -> None:
 
 
 def test_ablation_of_one_task_and_of_tasks_without_bounds(tmp_path: Path) -> None:
-    one = plots.ablation(study_of(tmp_path / "a", {(CHEETAH, "drqv2"): [1.0, 2.0]}))
+    one = figures.ablation(study_of(tmp_path / "a", {(CHEETAH, "drqv2"): [1.0, 2.0]}))
     assert [axes.get_title() for axes in one.axes] == ["cheetah_run"]
     finals = {("gym:A-v1", "drqv2"): [1.0, 2.0], ("gym:B-v1", "drqv2"): [1.0, 2.0]}
-    two = plots.ablation(study_of(tmp_path / "b", finals))
+    two = figures.ablation(study_of(tmp_path / "b", finals))
     assert [axes.get_title() for axes in two.axes] == ["gym:A-v1", "gym:B-v1"]
 
 
 def test_ablation_says_what_is_short_of_the_budget(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 10.0, 20.0])
     write_run(tmp_path, [0.0, 10.0], method="mico", frames=20)
-    caption = str(plots.ablation(read_study([tmp_path])).get_label())
+    caption = str(figures.ablation(read_study([tmp_path])).get_label())
     assert "cheetah_run, mico: only 10 frames." in caption and "drqv2: only" not in caption
 
 
@@ -195,7 +195,7 @@ def test_methods_differ_by_more_than_colour(tmp_path: Path) -> None:
     methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c", "dbc"]
     methods += ["simsr-rev-no-c", "mico-rev-no-sa", "simsr-rev-no-sa", "mico-rev-released"]
     study = study_of(tmp_path, {(CHEETAH, method): [1.0] for method in methods})
-    figure = plots.learning_curves(study)
+    figure = figures.learning_curves(study)
     drawn = [line for line in figure.axes[0].lines if len(line.get_xdata())]
     looks = [(line.get_color(), line._dash_pattern, line.get_marker()) for line in drawn]  # type: ignore[attr-defined]
     assert len(set(map(str, looks))) == len(methods)
@@ -210,14 +210,14 @@ def test_a_method_looks_the_same_in_all_figures(tmp_path: Path) -> None:
     for method in ("drqv2", "mico", "simsr-rev"):
         write_run(tmp_path, [0.0, 1.0], method=method, c={5: 0.5} if "rev" in method else None)
     study = read_study([tmp_path])
-    curves, c = plots.learning_curves(study), plots.coefficients(study)
+    curves, c = figures.learning_curves(study), figures.coefficients(study)
     assert c.legends[0].get_lines()[0].get_color() == curves.legends[0].get_lines()[2].get_color()
 
 
 def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
     study = learning_study(tmp_path / "runs", [CHEETAH, HAMMER], ["drqv2", "mico-rev"], 2)
-    first = plots.save(plots.learning_curves(study), tmp_path / "a" / "b", "curves")
-    second = plots.save(plots.learning_curves(study), tmp_path / "c", "curves")
+    first = figures.save(figures.learning_curves(study), tmp_path / "a" / "b", "curves")
+    second = figures.save(figures.learning_curves(study), tmp_path / "c", "curves")
     assert [path.name for path in first] == ["curves.png", "curves.svg", "curves.pdf"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     png, svg, pdf = first
@@ -230,7 +230,7 @@ def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
 def test_panels_fill_their_rows(tmp_path: Path, count: int, shape: tuple[int, int]) -> None:
     tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop", "dmc:finger_spin"][:count]
-    figure = plots.learning_curves(learning_study(tmp_path, tasks, ["drqv2"], 1))
+    figure = figures.learning_curves(learning_study(tmp_path, tasks, ["drqv2"], 1))
     assert len(figure.axes) == count
     assert {axes.get_subplotspec().get_geometry()[:2] for axes in figure.axes} == {shape}
     named = [bool(axes.get_xlabel()) for axes in figure.axes]
@@ -240,7 +240,7 @@ def test_panels_fill_their_rows(tmp_path: Path, count: int, shape: tuple[int, in
 def test_legend_and_caption_are_below_the_panels(tmp_path: Path) -> None:
     methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c"]
     tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop"]
-    figure = plots.learning_curves(learning_study(tmp_path, tasks, methods, 1))
+    figure = figures.learning_curves(learning_study(tmp_path, tasks, methods, 1))
     figure.draw_without_rendering()
     inside = figure.bbox
     lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)  # type: ignore[union-attr]

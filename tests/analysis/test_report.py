@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tests.analysis.fake_study import fake_run, large_study, write_lines
 from tests.analysis.runs import write_run
-from tests.commands import fails
+from tests.cli import fails
 
 from revbis.analysis import tables
-from revbis.analysis.report import Media, Trainings, write_report
+from revbis.analysis.page import Media, Trainings, write_report
 from revbis.analysis.scores import read_study
 from revbis.cli import main
 
@@ -349,7 +349,7 @@ def test_150_runs_of_100_evaluations(tmp_path: Path) -> None:
 def test_watch_waits_follows_and_ends_cleanly(tmp_path: Path) -> None:
     page = tmp_path / "page" / "index.html"
     runs = tmp_path / "runs"
-    fast = "import revbis.analysis.report.writer as r; r._PAUSE_SECONDS = 0.05; r._SHARE = 0"
+    fast = "import revbis.analysis.page.writer as r; r._PAUSE_SECONDS = 0.05; r._SHARE = 0"
     start = f"{fast}; import sys; from revbis.cli import main; main(sys.argv[1:])"
     words = [sys.executable, "-c", start, "report", str(runs), "-o", str(page.parent), "--watch"]
     with subprocess.Popen(

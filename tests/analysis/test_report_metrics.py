@@ -13,7 +13,7 @@ from tests.analysis.runs import study_of, write_run
 from tests.analysis.test_report import page_of
 
 from revbis.analysis import tables
-from revbis.analysis.report import write_report
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
 
 CHEETAH, HAMMER = "dmc:cheetah_run", "metaworld:hammer"

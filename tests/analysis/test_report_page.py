@@ -8,7 +8,7 @@ from PIL import Image
 from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, choose, click, series, until
 from tests.analysis.fake_study import fake_run, large_study
 
-from revbis.analysis.report import Media, write_report
+from revbis.analysis.page import Media, write_report
 from revbis.analysis.scores import read_study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)

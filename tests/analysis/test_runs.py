@@ -11,12 +11,12 @@ from tests.analysis.fake_study import fake_run
 from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page, page_of
 
-from revbis.analysis import curves, files
-from revbis.analysis.report import writer
+from revbis.analysis import curves, runs
+from revbis.analysis.page import writer
 from revbis.analysis.runs import Failures, due_frame, failure_text, read_failures
 from revbis.analysis.scores import read_study
 from revbis.cli import main
-from revbis.config import Config
+from revbis.runs.config import Config
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_walk_passes_over_what_disappears(
 
     monkeypatch.setattr(os, "scandir", scandir)
     problems: list[str] = []
-    assert sorted(files.run_folders(tmp_path, problems.append)) == sorted(folders)
+    assert sorted(runs.run_folders(tmp_path, problems.append)) == sorted(folders)
     assert problems == [] and any(path.endswith("gone") for path in looked_at)
     assert not any("checkpoints" in path or "attempts" in path for path in looked_at)
     stamps = writer._stamps([tmp_path, tmp_path / "nowhere"])

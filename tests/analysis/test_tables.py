@@ -8,30 +8,30 @@ from pathlib import Path
 import pytest
 from tests.analysis.runs import study_of, write_run
 
-from revbis.analysis import compare, layout, tables
+from revbis.analysis import compare, tables
 from revbis.analysis.scores import Study, read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
 
 
-def final(study: Study, budget: int | None = None, reported: bool = False) -> layout.Table:
+def final(study: Study, budget: int | None = None, reported: bool = False) -> tables.Table:
     return tables.score_table(study, kind="final", budget=budget, reported=reported)
 
 
-def cells(table: layout.Table) -> dict[str, list[str]]:
+def cells(table: tables.Table) -> dict[str, list[str]]:
     """The cells of the Markdown table, by row."""
     lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: row[1:] for row in rows}
 
 
-def on_cheetah(table: layout.Table) -> dict[str, str]:
+def on_cheetah(table: tables.Table) -> dict[str, str]:
     """The cells of a row, by method."""
     labels = [column.label for column in table.columns]
     return dict(zip(labels, cells(table)["cheetah_run"], strict=True))
 
 
-def records(table: layout.Table) -> list[dict[str, str]]:
+def records(table: tables.Table) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(table.csv())))
 
 
@@ -263,8 +263,8 @@ def test_latex_is_whole(tmp_path: Path) -> None:
 
 
 def test_latex_escapes_every_special_sign() -> None:
-    cell = layout.Cell("a_b & 5% #1 $x {y} ~ ^ \\ ± − † –")
-    text = layout.Table("c", "r", (layout.Column("m", "measured"),), (("n", (cell,)),), (), ())
+    cell = tables.Cell("a_b & 5% #1 $x {y} ~ ^ \\ ± − † –")
+    text = tables.Table("c", "r", (tables.Column("m", "measured"),), (("n", (cell,)),), (), ())
     row = next(line for line in text.latex().splitlines() if line.startswith("n & "))
     assert row == (
         r"n & a\_b \& 5\% \#1 \$x \{y\} \textasciitilde{} \textasciicircum{} "

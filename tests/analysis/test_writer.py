@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.analysis.fake_study import fake_run
 
-from revbis.analysis.report.writer import PageWriter, page_folder, watch
+from revbis.analysis.page.writer import PageWriter, page_folder, watch
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def test_watching_writes_again_when_a_record_changes(
         turn()
 
     monkeypatch.setattr(writer, "write", write)
-    monkeypatch.setattr("revbis.analysis.report.writer.time.sleep", pause)
+    monkeypatch.setattr("revbis.analysis.page.writer.time.sleep", pause)
     watch(writer, shown.append)
     path = tmp_path / "page" / "index.html"
     assert shown[0].startswith("waiting: there is no run to read")

@@ -11,9 +11,9 @@ import pytest
 from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page
 
-from revbis.analysis.report import write_report
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import Study, read_study
-from revbis.analysis.yardsticks import yardstick_table
+from revbis.analysis.tables import yardstick_table
 
 
 def measures(embedding: str, value: float, noise: bool = True) -> dict[str, float]:

@@ -9,7 +9,7 @@ import torch
 
 from revbis.agents import DrQV2, DrQV2Settings, TDMPCSettings
 from revbis.bench import update as speed
-from revbis.system import runtime
+from revbis.io import runtime
 
 torch.set_num_threads(1)
 TINY = {"feature_dim": 4, "latent_dim": 4, "hidden": 8, "channels": 2, "objective_hidden": 8}
@@ -102,7 +102,7 @@ def test_prepared_process():
     """In a process of its own, because it cannot be undone; warnings are errors."""
     code = """
 import os, sys
-from revbis.system.runtime import prepare
+from revbis.io.runtime import prepare
 assert "torch" not in sys.modules and "numpy" not in sys.modules
 prepare(threads=1)
 import numpy as np, torch

@@ -6,9 +6,9 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from revbis.cli import main
-from revbis.doctor import Finding, Report, drawing, examination, examine, packages, process
+from revbis.doctor import Finding, Report, examination, examine
 from revbis.envs.rendering import backend_loads
-from revbis.system import extras
+from revbis.io import plugins
 
 SIMULATORS = ("gymnasium", "mujoco", "dm_control", "metaworld")
 DRAWN = {"renderer": "NVIDIA A100", "vendor": "NVIDIA", "full": 900.0, "fast": 2000.0}
@@ -47,7 +47,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
     def ask(question: str, **environment: str) -> dict:
         return answers[environment["MUJOCO_GL"] if question == "draw" else question]
 
-    versions = {name: str(packages.tested(name)).removeprefix("==") for name in SIMULATORS}
+    versions = {name: str(examination.tested(name)).removeprefix("==") for name in SIMULATORS}
     versions |= {"numpy": "2.3.5", "gymnasium": "1.4.0"}
 
     def version(name: str) -> str:
@@ -59,12 +59,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
         monkeypatch.delenv(name, raising=False)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(process, "ask", ask)
-    monkeypatch.setattr(packages, "version", version)
+    monkeypatch.setattr(examination, "ask", ask)
+    monkeypatch.setattr(examination, "version", version)
     monkeypatch.setattr(examination.sys, "platform", "linux")
-    monkeypatch.setattr(drawing.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(drawing.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(drawing, "_in_container", lambda: False)
+    monkeypatch.setattr(examination.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(examination.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(examination, "_in_container", lambda: False)
     answers["versions"] = versions
     return answers
 
@@ -171,22 +171,22 @@ def test_without_libraries_the_line_that_installs_them(answers, monkeypatch) -> 
     assert egl.health == osmesa.health == "missing"
     assert osmesa.fixes[0] == "sudo apt-get install -y libosmesa6 libgl1"
     assert egl.fixes[1].startswith("conda install -c conda-forge")
-    monkeypatch.setattr(drawing.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(drawing.shutil, "which", lambda name: None)
+    monkeypatch.setattr(examination.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(examination.shutil, "which", lambda name: None)
     fixes = finding(examine(), "egl").fixes
     assert fixes[0].startswith("conda") and fixes[1].startswith("apt-get")
 
 
 def test_simulators_are_tried_with_drawing_off_when_nothing_draws(answers, monkeypatch) -> None:
     settings: list[dict[str, str]] = []
-    ask = process.ask
+    ask = examination.ask
 
     def watched(question: str, **environment: str) -> dict:
         if question == "dm_control":
             settings.append(environment)
         return ask(question, **environment)
 
-    monkeypatch.setattr(process, "ask", watched)
+    monkeypatch.setattr(examination, "ask", watched)
     examine()
     answers["egl"] = {"error": "crashes"}
     examine()
@@ -206,7 +206,7 @@ def test_software_drawing_beside_a_gpu(answers, monkeypatch) -> None:
     assert finding(report, "torch").detail == "2.13.0, device cuda NVIDIA A100"
     answers["machine"]["nvidia"] = ""  # a GPU whose driver does not tell its version
     assert "libnvidia-gl-<driver version>" in finding(examine(), "egl").fixes[0]
-    monkeypatch.setattr(drawing, "_in_container", lambda: True)
+    monkeypatch.setattr(examination, "_in_container", lambda: True)
     assert "NVIDIA_DRIVER_CAPABILITIES=all" in finding(examine(), "egl").fixes[0]
     answers["egl"] = {"error": "no display"}
     assert "NVIDIA_DRIVER_CAPABILITIES=all" in finding(examine(), "egl").fixes[0]
@@ -274,14 +274,14 @@ def test_versions_that_were_not_tested(answers) -> None:
 
 def test_a_package_that_does_not_fit_beside_another(answers, monkeypatch) -> None:
     lines = ['sheeprl==0.8.*; extra == "dreamer"', 'pillow<12; extra == "dreamer"']
-    monkeypatch.setattr(extras, "requires", lambda _: lines)
-    absent = packages.examine_package("sheeprl", {})
+    monkeypatch.setattr(plugins, "requires", lambda _: lines)
+    absent = examination.examine_package("sheeprl", {})
     assert absent.health == "not needed" and "for the agent dreamerv3 only" in absent.detail
     assert absent.fixes == ('pip install "sheeprl==0.8.*" "pillow<12"',)
     answers["versions"] |= {"sheeprl": "0.8.4", "pillow": "11.3.0"}
-    assert packages.examine_package("sheeprl", {}).health == "ok"
+    assert examination.examine_package("sheeprl", {}).health == "ok"
     answers["versions"]["pillow"] = "13.0.0"
-    found = packages.examine_package("sheeprl", {})
+    found = examination.examine_package("sheeprl", {})
     assert found.detail == "0.8.4: needs pillow<12, but pillow 13.0.0 is installed"
     assert (found.health, found.fixes) == ("warning", ('pip install "pillow<12"',))
 
@@ -304,20 +304,20 @@ def test_a_package_that_does_not_fit_beside_another(answers, monkeypatch) -> Non
     ],
 )
 def test_accepts(wanted: str, version: str, fits: bool) -> None:
-    assert packages.accepts(SpecifierSet(wanted), version) is fits
+    assert examination.accepts(SpecifierSet(wanted), version) is fits
 
 
 def test_every_extra_and_pin_is_in_the_metadata() -> None:
     wanted = {
-        name: str(packages.tested(name)) for name in ("dm_control", "numpy", "ray", "nothing")
+        name: str(examination.tested(name)) for name in ("dm_control", "numpy", "ray", "nothing")
     }
     assert wanted["dm_control"] == "==1.0.28" and wanted["ray"] == ">=2.50"
     assert "<2.4" in wanted["numpy"] and wanted["nothing"] == ""
     text = "\n".join(requires("revbis") or ())
     for name in SIMULATORS:
-        assert packages._install(name)[0].startswith('pip install "')
-        assert packages.EXTRAS[name] in text
-    assert list(packages.EXTRAS) == [*SIMULATORS, "ray", "av", "sheeprl"]
+        assert examination._install(name)[0].startswith('pip install "')
+        assert examination.EXTRAS[name] in text
+    assert list(examination.EXTRAS) == [*SIMULATORS, "ray", "av", "sheeprl"]
 
 
 def test_with_nothing_but_the_core(monkeypatch, capsys) -> None:
@@ -325,15 +325,15 @@ def test_with_nothing_but_the_core(monkeypatch, capsys) -> None:
     absent = (*SIMULATORS, "ray", "av", "OpenGL", "glfw")
     code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
     code += "from revbis.doctor.questions import main; main(sys.argv[1])"
-    monkeypatch.setattr(process, "_command", lambda name: [sys.executable, "-c", code, name])
-    real = packages.version
+    monkeypatch.setattr(examination, "_command", lambda name: [sys.executable, "-c", code, name])
+    real = examination.version
 
     def version(name: str) -> str:
         if name in absent:
             raise PackageNotFoundError(name)
         return real(name)
 
-    monkeypatch.setattr(packages, "version", version)
+    monkeypatch.setattr(examination, "version", version)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     code_of_exit, text = run(capsys)
     assert code_of_exit == 1

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from revbis.doctor import process, questions
+from revbis.doctor import examination, questions
 from revbis.envs.rendering import backend_loads
-from revbis.system import memory
+from revbis.io import machine
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Has every question answered by this program."""
-    monkeypatch.setattr(process, "_command", lambda question: [sys.executable, "-c", code])
+    monkeypatch.setattr(examination, "_command", lambda question: [sys.executable, "-c", code])
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ def fake(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 )
 def test_a_crash_is_an_answer(code: str, words: str, monkeypatch) -> None:
     fake(monkeypatch, code)
-    assert words in process.ask("draw", MUJOCO_GL="egl")["error"]
+    assert words in examination.ask("draw", MUJOCO_GL="egl")["error"]
 
 
 def test_a_hang_is_an_answer(monkeypatch) -> None:
     fake(monkeypatch, "import time; time.sleep(600)")
-    monkeypatch.setattr(process, "_PATIENCE", 0.5)
-    assert process.ask("draw", MUJOCO_GL="egl")["error"].startswith("hangs")
+    monkeypatch.setattr(examination, "_PATIENCE", 0.5)
+    assert examination.ask("draw", MUJOCO_GL="egl")["error"].startswith("hangs")
 
 
 def test_an_answer_amid_noise_and_the_environment(monkeypatch) -> None:
@@ -40,7 +40,7 @@ def test_an_answer_amid_noise_and_the_environment(monkeypatch) -> None:
         "import os; print('hi'); print('revbis-doctor:{\"a\": \"%s\"}' % os.environ['MUJOCO_GL'])"
     )
     fake(monkeypatch, code + "; print('bye')")
-    assert process.ask("draw", MUJOCO_GL="egl") == {"a": "egl"}
+    assert examination.ask("draw", MUJOCO_GL="egl") == {"a": "egl"}
 
 
 def test_whatever_a_library_raises_is_one_line(monkeypatch, capsys) -> None:
@@ -58,7 +58,7 @@ def test_really_draws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)  # MuJoCo sets it when it first draws
     if not backend_loads(name):
         pytest.skip(f"this machine has no {name}: make gl")
-    answer = process.ask("draw", MUJOCO_GL=name)
+    answer = examination.ask("draw", MUJOCO_GL=name)
     assert "error" not in answer, answer
     assert answer["renderer"] and answer["vendor"]
     assert answer["full"] > 0 and answer["fast"] > 0
@@ -71,12 +71,12 @@ def test_a_blank_picture_is_no_picture(monkeypatch) -> None:
     code += "from revbis.envs.rendering import Renderer\n"
     code += "Renderer.draw = lambda self, data, out: out.fill(7)\nquestions.main('draw')"
     fake(monkeypatch, code)
-    assert "blank" in process.ask("draw", MUJOCO_GL="egl")["error"]
+    assert "blank" in examination.ask("draw", MUJOCO_GL="egl")["error"]
 
 
 @pytest.mark.parametrize("name", ["gymnasium", "mujoco", "dm_control", "metaworld", "torch"])
 def test_really_steps(name: str) -> None:
-    answer = process.ask(name, MUJOCO_GL="disable")
+    answer = examination.ask(name, MUJOCO_GL="disable")
     assert "error" not in answer, answer
 
 
@@ -119,8 +119,8 @@ def test_limits_of_control_groups(files: dict[str, str], tmp_path: Path, monkeyp
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "_PROC", tmp_path / "proc")
-    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(machine, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path / "cgroup")
     facts = questions.machine()
     assert facts["quota"] == 1.5 and facts["memory"] == 3_000_000_000
     assert facts["memory free"] <= facts["memory"]

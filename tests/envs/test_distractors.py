@@ -10,7 +10,7 @@ from PIL import Image
 
 from revbis.envs import distractors
 from revbis.envs.distractors import VARIANTS, Distractor, picture
-from revbis.system import extras
+from revbis.io import plugins
 
 KINDS = ("noise-v1", "shapes-v1")
 EVERYWHERE = np.ones((16, 16), dtype=bool)
@@ -585,7 +585,7 @@ def test_a_video_without_pyav(tmp_path, monkeypatch):
     image_clip(tmp_path / "a", [1])
     video_clip(tmp_path / "b.mp4", [1])
     monkeypatch.setitem(sys.modules, "av", None)
-    monkeypatch.setattr(extras, "install_line", "pip install [{}]".format)
+    monkeypatch.setattr(plugins, "install_line", "pip install [{}]".format)
     message = r"reading the video .*b\.mp4 needs av, which is not .*pip install \[video\]"
     with pytest.raises(ModuleNotFoundError, match=message):
         Distractor(f"video:{tmp_path}", 16, split="eval")

@@ -74,6 +74,6 @@ def test_without_gymnasium_the_extra_is_named(words: str, extra: str) -> None:
     "words", ["env --pixels 0", "update --batch 0", "update --repeats 0", "train --frames -5"]
 )
 def test_bench_refuses_sizes_before_it_begins(words: str, capsys) -> None:
-    from tests.commands import fails
+    from tests.cli import fails
 
     assert " must be at least " in fails(capsys, "bench", *words.split())

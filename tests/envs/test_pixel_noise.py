@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from revbis.envs import make_env
-from revbis.envs.pixel_noise import PixelNoise, quantiles
+from revbis.envs.distractors import PixelNoise, quantiles
 
 GREY = 128  # noise of strength 0.1 has at most 4.4 · 25.5 < 113 levels, so nothing is clipped
 TASKS = [

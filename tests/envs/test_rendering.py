@@ -8,8 +8,7 @@ import pytest
 
 from envs.toys import run_python
 from revbis.envs import rendering
-from revbis.envs.camera import Camera
-from revbis.envs.rendering import RenderingError, choose_backend
+from revbis.envs.rendering import Camera, RenderingError, choose_backend
 
 LINUX = pytest.mark.skipif("sys.platform != 'linux'", reason="EGL and OSMesa are for Linux")
 

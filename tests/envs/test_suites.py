@@ -13,11 +13,11 @@ from revbis.analysis.stats import default_bounds
 from revbis.cli import main
 from revbis.envs import SUITES, Suite, check_task, make_env, register, suite_of, task_names
 from revbis.envs import suite as suite_module
-from revbis.envs.custom import SUITE as OWN
-from revbis.envs.simulation import Simulation, SimulationStep
+from revbis.envs.environment import Simulation, SimulationStep
+from revbis.envs.gymnasium import SUITE as OWN
 from revbis.envs.suites import forms, packages
-from revbis.presets import preset_config, preset_settings
-from revbis.training.preflight import check
+from revbis.runs.preflight import check
+from revbis.runs.presets import preset_config, preset_settings
 
 
 class Slide:
@@ -178,7 +178,7 @@ def test_every_record_is_complete(suite: Suite) -> None:
 def test_the_registry_imports_nothing_heavy() -> None:
     heavy = ("torch", "gymnasium", "mujoco", "dm_control", "metaworld", "PIL", "numba")
     code = (
-        "import sys\nimport revbis.envs.suites, revbis.presets, revbis.analysis.stats\n"
+        "import sys\nimport revbis.envs.suites, revbis.runs.presets, revbis.analysis.stats\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = run_python(code)

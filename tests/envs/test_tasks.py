@@ -10,7 +10,7 @@ from envs.toys import run_python
 from revbis.cli import main
 from revbis.envs import check_task, missing, task_names
 from revbis.envs import suite as suite_module
-from revbis.system.extras import install_line
+from revbis.io.plugins import install_line
 
 HEAVY = ("torch", "mujoco", "dm_control", "metaworld", "numba")
 
@@ -115,14 +115,14 @@ def test_a_package_run_from_its_source_names_the_extra(monkeypatch: pytest.Monke
     def requires(name: str) -> list[str]:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("revbis.system.extras.requires", requires)
+    monkeypatch.setattr("revbis.io.plugins.requires", requires)
     assert install_line("dmc") == 'pip install "revbis[dmc]"'
 
 
 def test_a_folder_of_the_same_name_is_not_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from revbis.system.extras import is_installed
+    from revbis.io.plugins import is_installed
 
     (tmp_path / "surely_not_installed").mkdir()  # as wandb makes in the working folder
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

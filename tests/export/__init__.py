@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from tests.training import tiny_config
+from tests.runs import tiny_config
 
-from revbis.config import Config
-from revbis.training.run import train
+from revbis.runs.config import Config
+from revbis.runs.run import train
 
-WALK = {"task": "tests.training:Walk", "quality": "full", "action_repeat": 2, "frames": 160}
+WALK = {"task": "tests.runs:Walk", "quality": "full", "action_repeat": 2, "frames": 160}
 PLANNER = {"samples": 12, "policy_samples": 2, "elites": 4, "iterations": 2, "horizon_steps": 60}
 
 

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.commands import fails
+from tests.cli import fails
 from tests.export import trained
 
 import revbis
 from revbis import agents
 from revbis.agents.registry import agents as all_agents
 from revbis.cli import main
-from revbis.config import Config
 from revbis.envs import make_env
 from revbis.export import ExportedAgent, load, write_export
 from revbis.export.agent import acting_of
+from revbis.io.files import digest
 from revbis.objectives import OBJECTIVES
-from revbis.system.files import digest
-from revbis.training.run import open_run
+from revbis.runs.config import Config
+from revbis.runs.run import open_run
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.env("gym", gl=False)
@@ -154,11 +154,11 @@ def test_the_command_and_its_card(run: Config, tmp_path: Path, capsys, monkeypat
     card = (folder / "README.md").read_text()
     last = json.loads((run.directory / "eval.jsonl").read_text().splitlines()[-1])
     for text in (
-        "# mico-rev on tests.training:Walk",
+        "# mico-rev on tests.runs:Walk",
         f"| mean return, variants of evaluation | {last['mean_return']:.1f} over 1 episode at ",
         f"| mean return, variants of training | {last['train_mean_return']:.1f} over 1 episode at ",
         "for 160 frames",
-        "revbis train --task tests.training:Walk --method mico-rev --preset cpu --seed 1",
+        "revbis train --task tests.runs:Walk --method mico-rev --preset cpu --seed 1",
         'revbis.load("export")',
         "Licence: MIT",
     ):
@@ -229,7 +229,7 @@ def test_what_can_be_exported() -> None:
     ],
 )
 def test_what_cannot_be_exported_says_why(method: str, why: str, tmp_path: Path, capsys) -> None:
-    config = {"task": "tests.training:Walk", "method": method, "preset": "cpu"}
+    config = {"task": "tests.runs:Walk", "method": method, "preset": "cpu"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     error = fails(capsys, "export", str(tmp_path))
     assert f"{method} cannot be exported: {why}" in error and len(error.splitlines()) == 1

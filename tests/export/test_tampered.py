@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from tests.export import trained
 
 from revbis.export import load, write_export
-from revbis.system.files import digest
+from revbis.io.files import digest
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.env("gym", gl=False)

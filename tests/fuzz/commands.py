@@ -18,22 +18,22 @@ from tests.fuzz.runs import finished
 # bench.training and inspect.video take names of _WORK when they are imported: if that were while
 # those are replaced, they would keep the replacements.
 import revbis.bench.training
-import revbis.inspect.video  # noqa: F401
+import revbis.runs.evaluate  # noqa: F401
 from revbis import cli
-from revbis.config import Config
-from revbis.training import preflight
+from revbis.runs import preflight
+from revbis.runs.config import Config
 
 # What takes long, and begins when all that was given is checked.
 _WORK = (
-    "revbis.yardsticks.probe.running.run_cells",
-    "revbis.isolation.cells.run_cells",
+    "revbis.representation.cells.run_cells",
+    "revbis.representation.offline.run_cells",
     "revbis.bench.update.measure_update",
     "revbis.bench.update.measure_neighbours",
     "revbis.bench.rendering.measure_rendering",
     "revbis.envs.preview.preview",
-    "revbis.training.evaluate.play",
-    "revbis.inspect.neighbours.find_neighbours",
-    "revbis.yardsticks.measurement.measure",
+    "revbis.runs.evaluate.play",
+    "revbis.representation.neighbours.find_neighbours",
+    "revbis.representation.yardsticks.measure",
     "revbis.sweep.plan.make_runner",
     "revbis.doctor.examine",
 )
@@ -90,11 +90,11 @@ def _lines(folder: Path) -> list[list[str]]:
     run = str(min(path.parent for path in study.rglob("config.json")))
     lines = [
         "train --task dmc:cartpole_balance --method simsr-rev --seed 1",
-        "train --task tests.training:Walk --preset cpu --strides 2 2 1 1 --frames 1e5",
-        "train --task tests.training:Walk --learning-rate 1e-4 --restart --out runs",
+        "train --task tests.runs:Walk --preset cpu --strides 2 2 1 1 --frames 1e5",
+        "train --task tests.runs:Walk --learning-rate 1e-4 --restart --out runs",
         "sweep --tasks dmc:cheetah_run --methods mico --set frames=20000 --dry-run",
         "sweep table1-cpu --seeds 1 --gpus 0.5 --threads 1 --dry-run",
-        "sweep --tasks tests.training:Walk --methods mico --workers 1 --out swept",
+        "sweep --tasks tests.runs:Walk --methods mico --workers 1 --out swept",
         "tabular solve --example toy --gamma 0.9 --metric revised",
         "tabular solve --example grid --size 3 --tol 1e-3 --origin 1",
         "tabular solve --example garnet --size 5 --seed 3 --policy optimal --c 0.5",
@@ -110,7 +110,7 @@ def _lines(folder: Path) -> list[list[str]]:
         "bench update --batch 8 --pixels 24 --repeats 1 --method mico --threads 1",
         "bench sharing --batch 8 --pixels 24 --repeats 1",
         "bench env --pixels 24 --rounds 1",
-        "bench train --frames 400 --task tests.training:Walk --threads 1",
+        "bench train --frames 400 --task tests.runs:Walk --threads 1",
         "reproduce table1 --out reproduced --scale cpu --workers 1",
         "doctor",
         "eval none --episodes 1",
@@ -149,7 +149,7 @@ def _without_work() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in _WORK:
             stack.enter_context(patch(name, _begins))
-        for name in ("revbis.bench.training.train", "revbis.training.run.train"):
+        for name in ("revbis.bench.training.train", "revbis.runs.run.train"):
             stack.enter_context(patch(name, _begins_training))
         yield
 

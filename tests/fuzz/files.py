@@ -15,13 +15,13 @@ from tests.fuzz.judge import TracebackError, refused
 from tests.fuzz.runs import finished, stopped, walk
 
 from revbis import tabular
-from revbis.analysis.report import write_report
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
-from revbis.config import setting_names
+from revbis.runs import checkpoint, preflight
+from revbis.runs.config import setting_names
+from revbis.runs.run import open_run, train
 from revbis.sweep.driver import Place, Sweep
 from revbis.sweep.grid import parse_settings, read_grid
-from revbis.training import checkpoint, preflight
-from revbis.training.run import open_run, train
 
 
 def yaml_grid(rng: random.Random, folder: Path) -> bool:

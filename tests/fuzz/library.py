@@ -15,16 +15,15 @@ from tests.fuzz.runs import finished, walk
 
 from revbis import objectives, tabular
 from revbis.agents import TDMPC, DrQV2, DrQV2Settings, TDMPCSettings
-from revbis.analysis import plots, stats, tables
+from revbis.analysis import figures, stats, tables
 from revbis.analysis.differences import differences
-from revbis.analysis.report import write_report
+from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
-from revbis.config import Config
 from revbis.envs import make_env
-from revbis.envs.distractors import Distractor
-from revbis.envs.pixel_noise import PixelNoise
+from revbis.envs.distractors import Distractor, PixelNoise
 from revbis.replay import Batch, PrioritisedReplay, Replay, Sequences
-from revbis.training import preflight
+from revbis.runs import preflight
+from revbis.runs.config import Config
 
 Calls = list[tuple[Callable[..., Any], dict[str, Any]]]
 
@@ -160,10 +159,10 @@ def replay_call(rng: random.Random, folder: Path) -> bool:
 
 def environments(folder: Path) -> Calls:
     """Environments and backgrounds."""
-    env = make_env("tests.training:Walk", seed=1, observation="state")
+    env = make_env("tests.runs:Walk", seed=1, observation="state")
     env.reset()
     settings = {
-        "task": "tests.training:Walk",
+        "task": "tests.runs:Walk",
         "seed": 1,
         "pixels": 24,
         "frame_stack": 2,
@@ -255,8 +254,8 @@ def analysis(folder: Path) -> Calls:
         (stats.paired, {"scores": seeds, "other": seeds, "seed": 0, "resamples": 10}),
         (tables.score_table, {"study": study, "kind": "final", "budget": 100, "reported": False}),
         (_differences, {"study": study, "baseline": study.labels[0], "budget": 100, "seed": 0}),
-        (plots.learning_curves, {"study": study, "alpha": 0.5}),
-        (plots.ablation, {"study": study, "budget": 100, "seed": 0}),
+        (figures.learning_curves, {"study": study, "alpha": 0.5}),
+        (figures.ablation, {"study": study, "budget": 100, "seed": 0}),
         (lambda study: write_report(study, folder / "page"), {"study": study}),
     ]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.training import tiny_config
+from tests.runs import tiny_config
 
-from revbis.config import Config
-from revbis.training.run import train
+from revbis.runs.config import Config
+from revbis.runs.run import train
 
-_WALK = {"task": "tests.training:Walk", "observation": "state", "quality": "full", "frames": 800}
+_WALK = {"task": "tests.runs:Walk", "observation": "state", "quality": "full", "frames": 800}
 
 
 def walk(out: Path, **settings: Any) -> Config:
@@ -57,7 +57,7 @@ def _same_records() -> Iterator[None]:
     ticks = itertools.count()
     with (
         patch("time.perf_counter", lambda: next(ticks) / 1000),
-        patch("revbis.training.trainer.resident_bytes", lambda: 10**8),
-        patch("revbis.training.folder.RunFolder.beat", lambda *_: False),
+        patch("revbis.runs.trainer.resident_bytes", lambda: 10**8),
+        patch("revbis.runs.folder.RunFolder.beat", lambda *_: False),
     ):
         yield

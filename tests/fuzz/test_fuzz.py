@@ -9,7 +9,7 @@ import torch
 from tests.fuzz import commands, judge, library, runs
 from tests.fuzz.targets import TARGETS, quiet, send
 
-from revbis import checks
+from revbis.io import schema
 
 torch.set_num_threads(1)
 COUNTS = {"run folders": 15, "checkpoints": 20, "command lines": 60}
@@ -74,8 +74,8 @@ def test_only_what_the_package_raises_itself_is_meant_for_the_sender(monkeypatch
             function(*arguments)
         return judge.refused(caught.value)
 
-    assert check(checks.whole, "a", "size", 1)
-    assert check(checks.whole)
-    for escaped in (lambda: int("a"), lambda: [][0], lambda: checks.nearest("a", [1])):
+    assert check(schema.whole, "a", "size", 1)
+    assert check(schema.whole)
+    for escaped in (lambda: int("a"), lambda: [][0], lambda: schema.nearest("a", [1])):
         with pytest.raises(judge.TracebackError):
             check(escaped)

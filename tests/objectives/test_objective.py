@@ -3,11 +3,10 @@ import torch
 from torch.nn import functional
 
 from revbis.objectives import DESIGNS, OBJECTIVES, NonFiniteError, make_objective
+from revbis.objectives.base import Transitions, effective_rank, random_partners
+from revbis.objectives.bisimulation import RunningScale
 from revbis.objectives.dbc import gaussian_nll
-from revbis.objectives.inputs import Transitions, random_partners
-from revbis.objectives.output import effective_rank
 from revbis.objectives.registry import accepted_options
-from revbis.objectives.scaling import RunningScale
 
 B, D, A = 12, 5, 3
 

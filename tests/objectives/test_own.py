@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from revbis.objectives import BaseObjective, NonFiniteError, Objective, make_objective
-from revbis.objectives.own import _MEMBERS
+from revbis.objectives.plugins import _MEMBERS
 
 HOME = "tests.objectives.own_objectives"
 

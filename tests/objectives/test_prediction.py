@@ -7,7 +7,7 @@ import torch
 from tests.objectives.test_objective import A, B, D, batch, build, run
 
 from revbis.objectives import make_objective
-from revbis.objectives.output import relative_error
+from revbis.objectives.base import relative_error
 from revbis.objectives.registry import OBJECTIVES, needs_one_step
 
 BASELINES = ["zp", "deepmdp"]

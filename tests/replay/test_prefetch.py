@@ -9,7 +9,7 @@ import torch
 from tests.replay import assert_equal_batches, numbered, small
 
 from revbis.replay import PrefetchingReplay, prefetch
-from revbis.replay.observations import observe
+from revbis.replay.batch import observe
 
 PIXELS, VECTORS = (3, 6, 6), (5,)
 OPTIONS = {"shift": 2, "discount": 0.9, "one_step": True, "seed": 3}

@@ -9,7 +9,7 @@ from tests.replay import Naive, assert_same, crop, play, shifts_of, small
 from torch.nn import functional
 
 from revbis.replay import Replay
-from revbis.replay.kernels import gather_shifted
+from revbis.replay.batch import gather_shifted
 
 
 def interpolated(image, dy, dx, pad):

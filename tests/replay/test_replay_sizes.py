@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from tests.replay import Naive, assert_same, numbered, play, small
 
+from revbis.io import machine
 from revbis.replay import Replay
 from revbis.replay import storage as storage_module
-from revbis.system import memory
 
 
 def test_a_million_frames_take_at_most_22_gb():
@@ -23,7 +23,7 @@ def test_a_million_frames_take_at_most_22_gb():
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_flags(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000_000)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 2_000_000_000)
     message = (
         r"a replay of 1,000,000 frames takes 21.2 GB, but only 2 GB is free; use --replay-storage "
         r"disk or a smaller --replay-capacity \(up to 94,286 fits in memory\)"
@@ -44,14 +44,14 @@ def test_what_does_not_fit_on_disk_is_refused(monkeypatch, tmp_path):
         Replay(1_000_000, (3, 84, 84), 6, storage="disk", directory=tmp_path / "not" / "yet")
     assert not (tmp_path / "not").exists()
     Replay(100_000, (3, 84, 84), 6, storage="disk", directory=tmp_path)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 1_000_000)
     with pytest.raises(MemoryError, match=r"keeps beside them takes 4.4 MB, but only 1 MB is free"):
         Replay(100_000, (3, 84, 84), 6, storage="disk", directory=tmp_path)
 
 
 FILL = """
 import numpy as np
-from revbis.system.memory import resident_bytes
+from revbis.io.machine import resident_bytes
 from revbis.replay import Replay
 shape, capacity = (3, 84, 84), 4_000
 before = resident_bytes()

@@ -7,7 +7,7 @@ from tests.sweep.grids import evaluations, small_grid
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """What the runs of the small grid write when each is trained alone, in this process."""
-    from revbis.training.run import train
+    from revbis.runs.run import train
 
     configs = small_grid().configs(tmp_path_factory.mktemp("alone"))
     for config in configs:

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from revbis.config import Config
+from revbis.runs.config import Config
+from revbis.runs.folder import checkpoint_name
 from revbis.sweep.grid import Grid, grid_from
-from revbis.training.folder import checkpoint_name
 
 SETTINGS: dict[str, Any] = {
     "observation": "state",
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-TASK = "tests.training:Held"
+TASK = "tests.runs:Held"
 
 
 def small_grid(task: str = TASK, **changes: Any) -> Grid:

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.training import Walk
+from tests.runs import Walk
 
 MARKER = "REVBIS_TEST_STUCK"  # names a file
 

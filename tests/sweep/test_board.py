@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from revbis.sweep import board
-from revbis.sweep.board import PlainBoard, common_folder, summary, table, time_left
-from revbis.sweep.driver import Entry
+from revbis.sweep import live
+from revbis.sweep.driver import Entry, Standing
 from revbis.sweep.grid import grid_from
-from revbis.sweep.place import Standing
+from revbis.sweep.live import PlainBoard, common_folder, summary, table, time_left
 
 TASKS = ["dmc:cartpole_balance", "dmc:finger_turn_hard", "metaworld:button-press-topdown-wall"]
 STATES = ("running", "failed", "waiting", "finished")
@@ -157,7 +156,7 @@ def test_a_run_beyond_its_budget_has_nothing_left():
 
 def test_without_a_terminal_each_change_is_a_line(capsys, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(board.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     lines, [entry] = PlainBoard("this machine"), _entries()[:1]
     entry.name, entry.state, entry.attempts, entry.text = "a/b", "waiting", 0, ""
 
@@ -180,6 +179,6 @@ def test_without_a_terminal_each_change_is_a_line(capsys, monkeypatch):
 
 
 def test_the_board_prints_lines_where_there_is_no_terminal(capsys):
-    with board.board("this machine") as show:
+    with live.board("this machine") as show:
         show(_entries()[:1])
     assert "running" in capsys.readouterr().err

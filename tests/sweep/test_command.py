@@ -5,16 +5,16 @@ import re
 import sys
 
 import pytest
-from tests.commands import fails
+from tests.cli import fails
 from tests.envs.toys import run_python
 from tests.sweep.grids import SETTINGS, small_grid
 
 from revbis.cli import main
 from revbis.sweep.measure import NotMeasuredError
-from revbis.sweep.projection import Speed
+from revbis.sweep.plan import Speed
 
 HUGE = str(10**23)
-TASK = "tests.training:Walk"
+TASK = "tests.runs:Walk"
 WALK = ["--tasks", TASK, "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
 LONGER = {"frames": 1200}
 SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in (SETTINGS | LONGER).items())]
@@ -89,7 +89,7 @@ def test_a_run_that_was_begun_otherwise_is_refused(dry, capsys, tmp_path):
 
 
 def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("revbis.runs.preflight.is_installed", lambda module: False)
     words = [*SMALL, "wandb=mine", "--out", str(tmp_path / "runs")]
     for where in ([], ["--on", "ray"]):  # which starts a cluster here
         assert "pip install wandb" in fails(capsys, "sweep", *words, *where)
@@ -103,9 +103,7 @@ def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, 
 
 @pytest.mark.parametrize("command", [["sweep", "table1-cpu"], ["reproduce", "table1"]])
 def test_without_sheeprl_one_line_tells_how_to_go_on(command, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "revbis.training.preflight.is_installed", lambda module: module != "sheeprl"
-    )
+    monkeypatch.setattr("revbis.runs.preflight.is_installed", lambda module: module != "sheeprl")
     error = fails(capsys, *command, "--out", str(tmp_path / "runs"))
     assert error.count("\n") == 0 and not list(tmp_path.iterdir())
     assert "6 of 48 runs cannot be trained here: dreamerv3 needs sheeprl" in error
@@ -117,7 +115,7 @@ def test_without_sheeprl_one_line_tells_how_to_go_on(command, capsys, tmp_path, 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_missing_ray_is_told_before_anything_is_written(dry, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("revbis.sweep.where.is_installed", lambda module: module != "ray")
+    monkeypatch.setattr("revbis.sweep.backend.is_installed", lambda module: module != "ray")
     words = [*SMALL, "--on", "ray", "--address", "auto", "--out", str(tmp_path / "runs"), *dry]
     assert "pip install 'revbis[sweep]'" in fails(capsys, "sweep", *words)
     assert not list(tmp_path.iterdir())
@@ -141,7 +139,7 @@ def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path, capsy
     printed = _plan(capsys, *SMALL, "--out", str(tmp_path / "runs"))
     assert printed.err == ""
     lines = printed.out.splitlines()
-    assert lines[0] == f"in {tmp_path}/runs/cpu/tests.training-Walk:"
+    assert lines[0] == f"in {tmp_path}/runs/cpu/tests.runs-Walk:"
     assert any("drqv2/seed-1" in line and "waiting" in line for line in lines)
     assert re.search(r"^each run: 1,200 frames, \d+ MB memory, [\d.]+ kB disk$", printed.out, re.M)
     assert "time: unknown" in lines[-1] and "--measure" in lines[-1]
@@ -214,7 +212,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
     printed = capsys.readouterr()
     [(config, before)] = measured
     assert config.method == "simsr-rev" and config.threads == 1
-    assert before.startswith("measuring tests.training:Walk, simsr-rev, for at most 20 s")
+    assert before.startswith("measuring tests.runs:Walk, simsr-rev, for at most 20 s")
     assert "20 ms per step, 0 ms per action, 0 ms per update" in printed.err
     assert "time: about 12 s with 2 in parallel, as measured here just now" in printed.out
     assert not list(tmp_path.iterdir())

@@ -7,13 +7,12 @@ import pytest
 from tests.sweep.grids import small_grid
 
 from revbis.envs.rendering import RenderingError
+from revbis.runs.checkpoint import DamagedError
+from revbis.runs.preflight import UnfitMachineError
+from revbis.runs.trainer import TrainingFailedError
 from revbis.sweep import driver
 from revbis.sweep.attempt import Outcome, _is_final
-from revbis.sweep.driver import Ended, Sweep
-from revbis.sweep.place import Place, Standing
-from revbis.training.checkpoint import DamagedError
-from revbis.training.preflight import UnfitMachineError
-from revbis.training.trainer import TrainingFailedError
+from revbis.sweep.driver import Ended, Place, Standing, Sweep
 
 FAILED = Outcome("failed", "it broke")
 
@@ -310,7 +309,7 @@ def test_many_reasons_are_cut(tmp_path):
 
 def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
     configs, place = made
-    monkeypatch.setattr("revbis.training.preflight.is_installed", lambda module: False)
+    monkeypatch.setattr("revbis.runs.preflight.is_installed", lambda module: False)
     with_wandb = [config.with_settings(wandb="mine") for config in configs]
     assert "pip install wandb" in Sweep(with_wandb, place).check(here=True)
     assert Sweep(with_wandb, place).check(here=False) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from revbis.analysis.paper import SYSTEMS
-from revbis.config import Config
+from revbis.runs.config import Config
 from revbis.sweep.grid import (
     Grid,
     choose_grid,

@@ -9,7 +9,7 @@ import time
 
 import filelock
 import pytest
-from tests.commands import fails
+from tests.cli import fails
 from tests.sweep.grids import (
     SETTINGS,
     TASK,
@@ -23,9 +23,8 @@ from tests.sweep.tasks import MARKER
 
 from revbis.sweep import driver
 from revbis.sweep.attempt import Job, Outcome
-from revbis.sweep.driver import Sweep
-from revbis.sweep.local import LocalRunner
-from revbis.sweep.place import Place, lock_path
+from revbis.sweep.backend import LocalRunner
+from revbis.sweep.driver import Place, Sweep, lock_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
 
@@ -115,7 +114,7 @@ def test_a_second_driver_is_refused(tmp_path, capsys):
 
 
 def test_a_run_that_cannot_train_is_reported(tmp_path):
-    grid = small_grid("tests.training:BadReward", methods=["drqv2"])
+    grid = small_grid("tests.runs:BadReward", methods=["drqv2"])
     bad = grid.configs(tmp_path)[0].with_settings(threads=1)
     sweep = Sweep([bad], Place(str(tmp_path)))
     sweep.run(LocalRunner(1), lambda entries: None, lambda: False)
@@ -137,7 +136,7 @@ def test_what_is_no_mistake_of_the_user_may_be_tried_again(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that is always full")
 def test_a_full_disk_does_not_hide_why_an_attempt_ended(tmp_path):
-    config = small_grid("tests.training:BadReward", methods=["drqv2"]).configs(tmp_path)[0]
+    config = small_grid("tests.runs:BadReward", methods=["drqv2"]).configs(tmp_path)[0]
     (config.directory / "attempts").mkdir(parents=True)
     (config.directory / "attempts" / "attempt-0001.log").symlink_to("/dev/full")
     runner, ended = LocalRunner(1), []

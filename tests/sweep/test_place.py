@@ -5,10 +5,9 @@ import json
 import pytest
 from tests.sweep.grids import small_grid
 
-from revbis.sweep.board import summary, table
-from revbis.sweep.driver import Sweep
-from revbis.sweep.place import Place, Standing, lock_path
-from revbis.sweep.projection import times_left
+from revbis.sweep.driver import Place, Standing, Sweep, lock_path
+from revbis.sweep.live import summary, table
+from revbis.sweep.plan import times_left
 
 FILES = ("progress.json", "result.json", "failures.json")
 ANYTHING = [

@@ -6,16 +6,23 @@ from dataclasses import replace
 import pytest
 from tests.sweep.grids import small_grid
 
+from revbis.runs import preflight
+from revbis.sweep import backend as places
 from revbis.sweep import plan as plans
-from revbis.sweep import where as places
-from revbis.sweep.plan import forecast, make_plan, run_plan
-from revbis.sweep.projection import Speed, disk_bytes, memory_bytes, seconds_left
-from revbis.sweep.where import Where, local_workers
-from revbis.training import preflight
+from revbis.sweep.backend import Where, local_workers
+from revbis.sweep.plan import (
+    Speed,
+    disk_bytes,
+    forecast,
+    make_plan,
+    memory_bytes,
+    run_plan,
+    seconds_left,
+)
 
 SPEED = Speed(step=0.01, act=0.0, update=0.02)
 SPEEDS = {"drqv2": SPEED}
-TASK = "tests.training:Walk"
+TASK = "tests.runs:Walk"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +42,7 @@ def test_a_forecast_is_the_sum_of_its_runs(tmp_path):
     one = seconds_left(plan.configs[0], 0, SPEED)
     assert expected.seconds == pytest.approx(4 * one / 2) and expected.workers == 2
     assert expected.disk == sum(map(disk_bytes, plan.configs))
-    assert expected.folder == f"{tmp_path}/cpu/tests.training-Walk"
+    assert expected.folder == f"{tmp_path}/cpu/tests.runs-Walk"
     assert [run.name for run in expected.runs][:2] == ["drqv2/seed-1", "simsr-rev/seed-1"]
     assert {(run.state, run.seconds) for run in expected.runs} == {("waiting", one)}
     assert not list(tmp_path.iterdir())

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from revbis.config import Config
-from revbis.presets import preset_config
-from revbis.sweep import measure, projection
-from revbis.sweep.driver import Entry
+from revbis.runs.config import Config
+from revbis.runs.presets import preset_config
+from revbis.sweep import measure, plan
+from revbis.sweep.driver import Entry, Standing
 from revbis.sweep.measure import extrapolate, parse
-from revbis.sweep.place import Standing
-from revbis.sweep.projection import (
+from revbis.sweep.plan import (
     Speed,
     activation_bytes,
     disk_bytes,
@@ -54,8 +53,8 @@ def _bytes(replay) -> tuple[int, int]:
 @pytest.mark.parametrize(("capacity", "frames"), [(300, 10_000), (10_000, 1200)])
 def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
     config = CPU.with_settings(observation=observation, replay_capacity=capacity, frames=frames)
-    fixed = projection._PROCESS_BYTES + activation_bytes(config, config.agent.batch_size)
-    in_frames, rest = _bytes(_filled(config, projection._ACTIONS))
+    fixed = plan._PROCESS_BYTES + activation_bytes(config, config.agent.batch_size)
+    in_frames, rest = _bytes(_filled(config, plan._ACTIONS))
     assert memory_bytes(config) == fixed + in_frames + rest
     on_disk = config.with_settings(replay_storage="disk")
     assert memory_bytes(on_disk) == fixed + rest
@@ -63,7 +62,7 @@ def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
 
 
 def test_disk_is_that_of_a_real_checkpoint(tmp_path):
-    from revbis.training.checkpoint import Checkpoints
+    from revbis.runs.checkpoint import Checkpoints
 
     config = CPU.with_settings(replay_capacity=2000, frames=2000, action_repeat=4)
     replay = _filled(config, 6)
@@ -76,7 +75,7 @@ def test_disk_is_that_of_a_real_checkpoint(tmp_path):
 def test_activations_are_those_of_the_encoder(pixels, strides):
     import torch
 
-    from revbis.agents.networks import PixelEncoder
+    from revbis.agents.drqv2 import PixelEncoder
 
     config = CPU.with_settings(pixels=pixels, strides=strides, channels=5)
     encoder, made = PixelEncoder((9, pixels, pixels), 5, strides), []
@@ -248,9 +247,9 @@ def test_a_small_run_is_measured(tmp_path: Path):
 @pytest.mark.parametrize(("method", "steps"), [("drqv2", 1), ("taco", 3), ("dreamerv3", 31)])
 def test_an_agent_that_learns_from_sequences_finds_one(method, steps):
     from revbis.envs import make_env
-    from revbis.training.build import make_replay
+    from revbis.runs.trainer import make_replay
 
-    config = preset_config("cpu", "tests.training:Walk", method, "state")
+    config = preset_config("cpu", "tests.runs:Walk", method, "state")
     config = config.with_settings(observation="state", quality="full")
     assert config.agent.least_steps == steps
     env = make_env(**config.environment, seed=0)

@@ -12,8 +12,7 @@ from tests.sweep.grids import evaluations, small_grid
 from tests.sweep.tasks import MARKER
 
 from revbis.sweep import driver
-from revbis.sweep.driver import Sweep
-from revbis.sweep.place import Place
+from revbis.sweep.driver import Place, Sweep
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'revbis[sweep]'")
 pytestmark = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.runs import write_run
-from tests.commands import fails
+from tests.cli import fails
 from tests.sweep.grids import small_grid
 
 from revbis.analysis.paper import SYSTEMS

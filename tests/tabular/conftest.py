@@ -12,7 +12,7 @@ def free_memory(monkeypatch):
 
     def set_free(size):
         # `ensure_fits` looks the name up in its module, `families` among its own imports.
-        monkeypatch.setattr("revbis.system.memory.available_bytes", lambda: size)
+        monkeypatch.setattr("revbis.io.machine.available_bytes", lambda: size)
         monkeypatch.setattr("revbis.tabular.families.available_bytes", lambda: size)
 
     return set_free

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from revbis import tabular
 from revbis.tabular import FiniteMDP, examples
-from revbis.tabular.npz import read_npy, read_npz
+from revbis.tabular.readers import read_npy, read_npz
 
 P = np.full((2, 1, 2), 0.5)
 R = np.zeros((2, 1))
@@ -235,7 +235,7 @@ def test_files_that_unpack_to_more_than_memory_holds(tmp_path: Path, monkeypatch
     path = archive(tmp_path / "bomb.npz", P=npy((10**5,), bytes(8 * 10**5)))
     assert path.stat().st_size < 5000
     assert read_npz(path)["P"].shape == (10**5,)
-    monkeypatch.setattr("revbis.tabular.npz.available_bytes", lambda: 700_000)
+    monkeypatch.setattr("revbis.tabular.readers.available_bytes", lambda: 700_000)
     with pytest.raises(ValueError, match=r"it unpacks to 0.0 GB"):
         read_npz(path)
 

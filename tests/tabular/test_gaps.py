@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revbis.tabular import METRICS, FiniteMDP, examples, gaps, mico, revised, solve
-from revbis.tabular.gaps import value_gaps
+from revbis.tabular import METRICS, FiniteMDP, bounds, examples, mico, revised, solve
+from revbis.tabular.bounds import value_gaps
 from tabular import reference
 from tabular.strategies import few, mdps
 
@@ -51,11 +51,11 @@ def test_rounding_is_no_gap_and_no_bound_is_tight():
 def test_a_false_bound_is_noticed():
     table = value_gaps(revised(*examples.garnet(5, 2, 2), 0.9))
     assert table.holds
-    assert not gaps.ValueGaps(**{**vars(table), "bound": 0.5 * table.gap}).holds
+    assert not bounds.ValueGaps(**{**vars(table), "bound": 0.5 * table.gap}).holds
 
 
 def test_many_pairs_are_sampled_with_a_seed(monkeypatch):
-    monkeypatch.setattr(gaps, "_MOST_PAIRS", 40)
+    monkeypatch.setattr(bounds, "_MOST_PAIRS", 40)
     result = revised(*examples.garnet(30, 2, 3, seed=0), 0.9)
     table, same, other = (value_gaps(result, seed=seed) for seed in (1, 1, 2))
     assert not table.complete and 30 <= len(table.gap) <= 40

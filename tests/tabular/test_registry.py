@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import fails
+from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
 from revbis.tabular import METRICS, FiniteMDP, Metric, MetricResult, examples
 from revbis.tabular.registry import OnIteration, Solution, Solver
-from revbis.tabular.statements import check_statements
+from revbis.tabular.theorems import check_statements
 
 
 @dataclass(frozen=True)

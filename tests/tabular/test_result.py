@@ -129,7 +129,7 @@ def test_a_matrix_that_cannot_fit_is_refused(both, free_memory):
 
 def test_a_large_matrix_is_announced(both, caplog, monkeypatch):
     low = both[0]
-    monkeypatch.setattr("revbis.system.memory._SAY_ABOVE", 8 * low.n**2)
+    monkeypatch.setattr("revbis.io.machine._SAY_ABOVE", 8 * low.n**2)
     with caplog.at_level(logging.WARNING, "revbis"):
         low.matrix()
     assert len(caplog.messages) == 1

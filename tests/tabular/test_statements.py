@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revbis.tabular import FiniteMDP, examples, statements
-from revbis.tabular.statements import check_statements
+from revbis.tabular import FiniteMDP, examples, theorems
+from revbis.tabular.theorems import check_statements
 from tabular.strategies import few, mdps
 
 
@@ -35,12 +35,12 @@ def test_what_people_expect_fails_somewhere():
 
 
 def test_a_statement_knows_its_slack():
-    statement = statements.Statement("1 ≤ 2", True, slack=-0.5, allowance=0.1)
+    statement = theorems.Statement("1 ≤ 2", True, slack=-0.5, allowance=0.1)
     assert not statement.holds
-    assert statements.Statement("1 ≤ 2", True, slack=-0.05, allowance=0.1).holds
+    assert theorems.Statement("1 ≤ 2", True, slack=-0.05, allowance=0.1).holds
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
-    monkeypatch.setattr(statements, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(theorems, "_MOST_PAIRS", 3)
     with pytest.raises(ValueError, match="there are 5; at most 3 are supported"):
         check_statements(*examples.toy(), 0.9)

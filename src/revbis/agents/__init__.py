@@ -9,18 +9,14 @@ Agents load on first use, so that settings can be read without torch.
 
 from typing import TYPE_CHECKING, Any
 
-from revbis.agents.base import BaseAgent
-from revbis.agents.drqv2.settings import DrQV2Settings
-from revbis.agents.protocol import Agent
+from revbis.agents.base import Agent, BaseAgent
 from revbis.agents.registry import AgentEntry, make_agent, methods, register, resolve, unregister
-from revbis.agents.settings import AgentSettings
-from revbis.agents.taco.settings import TacoSettings
-from revbis.agents.tdmpc.settings import TDMPCSettings
+from revbis.agents.settings import AgentSettings, DrQV2Settings, TacoSettings, TDMPCSettings
 
 if TYPE_CHECKING:
-    from revbis.agents.drqv2.agent import DrQV2
-    from revbis.agents.taco.agent import Taco
-    from revbis.agents.tdmpc.agent import TDMPC
+    from revbis.agents.drqv2 import DrQV2
+    from revbis.agents.taco import Taco
+    from revbis.agents.tdmpc import TDMPC
 
 __all__ = [
     "TDMPC",
@@ -43,15 +39,15 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "DrQV2":
-        from revbis.agents.drqv2.agent import DrQV2
+        from revbis.agents.drqv2 import DrQV2
 
         return DrQV2
     if name == "Taco":
-        from revbis.agents.taco.agent import Taco
+        from revbis.agents.taco import Taco
 
         return Taco
     if name == "TDMPC":
-        from revbis.agents.tdmpc.agent import TDMPC
+        from revbis.agents.tdmpc import TDMPC
 
         return TDMPC
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,98 @@
-"""Defaults for the part of the protocol that most agents share. Imports no torch."""
+"""What an agent is: the protocol, defaults for most of it, and what of it is exported."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from torch import Tensor
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
 
     from revbis.replay import Replay
+
+Metrics = dict[str, "Tensor"]
+Stopwatch = Callable[[str], AbstractContextManager[None]]
+
+
+class Agent(Protocol):
+    """An agent that learns from a replay buffer.
+
+    Attributes:
+        stopwatch: Returns a context manager for a part of an update, by the part's name. It does
+            nothing unless a benchmark replaces it.
+    """
+
+    stopwatch: Stopwatch
+
+    def begin_episode(self) -> None:
+        """Discards the state of the previous episode, such as a plan."""
+
+    def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
+        """The action for one observation, [A] in [−1, 1].
+
+        Args:
+            observation: Of the agent's observation shape.
+            step: Agent steps so far.
+            explore: Act as in training; otherwise as in evaluation, which changes nothing that
+                training depends on: it draws no random numbers, or from a generator of its own.
+        """
+
+    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
+        """One update, on data that the agent samples from the replay buffer.
+
+        Args:
+            replay: The replay buffer, of transitions and sequences.
+            step: Agent steps so far.
+            with_metrics: Also return metrics that take time to compute.
+
+        Returns:
+            Losses and metrics as scalar tensors. Alarms watch `critic_q1` and `critic_q2` for
+            values larger than rewards allow, and `objective/effective_rank` for collapse.
+        """
+
+    def status(self) -> dict[str, float]:
+        """Numbers for the progress line and the evaluation records, such as the coefficient c."""
+
+    def embed(self, observations: Tensor) -> Tensor:
+        """Embeddings of a batch of observations, [B, D]."""
+
+    def distance(self, x: Tensor, y: Tensor) -> Tensor:
+        """Distances between embeddings, [N, D] × [M, D] → [N, M]."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training changes: tensors, numbers and names only."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state that `state_dict` returned.
+
+        Raises:
+            ValueError: If the state is of another agent.
+        """
+
+    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
+        """Parts of an update that benchmarks can run alone, by name.
+
+        `encoder`: its encoder passes, a lower bound on the time of an update.
+        `objective`: the representation objective, given embeddings.
+        `action`: the choice of an action, where that is more than a pass through the networks.
+        """
+
+
+@runtime_checkable
+class SeveralEmbeddings(Protocol):
+    """An agent that embeds observations in more than one way."""
+
+    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
+        """Embeddings of a batch by name, [B, D] each.
+
+        `phi` is what `embed` returns and `distance` compares; `trunk` is what the critic reads.
+        """
 
 
 class BaseAgent:
@@ -45,3 +127,31 @@ class BaseAgent:
     def work(self, replay: Replay) -> dict[str, Callable[[], None]]:  # noqa: ARG002
         """No part of an update that could be measured alone."""
         return {}
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What `act` without exploration and `embed` read of an agent, beside its settings and seed.
+
+    Attributes:
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Dimension of an action.
+        tensors: By name; the agent's own, not copies.
+        numbers: Everything else, by name.
+        restore: Sets the numbers; raises a ValueError for wrong ones.
+    """
+
+    observation_shape: tuple[int, ...]
+    action_size: int
+    tensors: dict[str, Tensor]
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    restore: Callable[[Mapping[str, float]], None] = lambda _: None
+
+
+def tensors_of(**modules: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of modules, named after them; not copies."""
+    return {
+        f"{name}.{key}": tensor
+        for name, module in modules.items()
+        for key, tensor in module.state_dict().items()
+    }

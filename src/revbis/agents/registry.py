@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from revbis.agents.dreamerv3.presets import presets as dreamerv3_presets
-from revbis.agents.dreamerv3.settings import DreamerV3Settings
-from revbis.agents.drqv2.settings import DrQV2Settings
-from revbis.agents.settings import OwnSettings
-from revbis.agents.taco.presets import presets as taco_presets
-from revbis.agents.taco.settings import TacoSettings
-from revbis.agents.tdmpc.presets import presets as tdmpc_presets
-from revbis.agents.tdmpc.settings import TDMPCSettings
+from revbis.agents.presets import dreamerv3_presets, taco_presets, tdmpc_presets
+from revbis.agents.settings import (
+    DreamerV3Settings,
+    DrQV2Settings,
+    OwnSettings,
+    TacoSettings,
+    TDMPCSettings,
+)
+from revbis.io.plugins import FORM, is_factory_name, load_factory
 from revbis.objectives.registry import OBJECTIVES, check_name, needs_one_step
-from revbis.system.factories import FORM, is_factory_name, load_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from revbis.agents.protocol import Agent
+    from revbis.agents.base import Agent
     from revbis.agents.settings import AgentSettings
 
 
@@ -98,31 +98,31 @@ OWN = "agent:"  # stands before the factory of a user's own agent
 _DRQV2 = AgentEntry(
     "drqv2",
     DrQV2Settings,
-    "revbis.agents.drqv2.agent:DrQV2",
+    "revbis.agents.drqv2:DrQV2",
     "DrQ-v2, without an objective",
     objectives=True,
-    acting="revbis.agents.drqv2.acting:acting",
+    acting="revbis.agents.drqv2:acting",
 )
 _TACO = AgentEntry(
     "taco",
     TacoSettings,
-    "revbis.agents.taco.agent:Taco",
+    "revbis.agents.taco:Taco",
     "TACO: DrQ-v2 with action tokens and contrastive losses",
     presets=taco_presets,
-    acting="revbis.agents.taco.acting:acting",
+    acting="revbis.agents.taco:acting",
 )
 _TDMPC = AgentEntry(
     "tdmpc",
     TDMPCSettings,
-    "revbis.agents.tdmpc.agent:TDMPC",
+    "revbis.agents.tdmpc:TDMPC",
     "TD-MPC: planning in a learned latent space",
     presets=tdmpc_presets,
-    acting="revbis.agents.tdmpc.acting:acting",
+    acting="revbis.agents.tdmpc:acting",
 )
 _DREAMERV3 = AgentEntry(
     "dreamerv3",
     DreamerV3Settings,
-    "revbis.agents.dreamerv3.agent:DreamerV3",
+    "revbis.agents.dreamerv3:DreamerV3",
     "Dreamer-v3 by sheeprl; needs revbis[dreamer]",
     presets=dreamerv3_presets,
     requires=("sheeprl", "dreamer"),
@@ -200,7 +200,7 @@ def make_agent(
     """
     shape, entry = tuple(observation_shape), resolve(method).agent
     if entry.name.startswith(OWN):
-        from revbis.agents.own import make_own
+        from revbis.agents.plugins import make_own
 
         return make_own(entry.builder, shape, action_size, settings, seed=seed, device=device)
     build: Callable[..., Agent] = load_factory(entry.builder)

@@ -1,13 +1,36 @@
-"""What every agent's settings have in common. Imports no torch."""
+"""The settings of every agent. Imports no torch, so that flags and files are read without it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal, Self
 
-from revbis import schema
-from revbis.schema import Batch, CountOrZero, Text
+import tyro
+from msgspec import Meta
+
+from revbis.io import schema
+from revbis.io.schema import (
+    Above,
+    AboveOrZero,
+    Batch,
+    Count,
+    CountOrZero,
+    Few,
+    Fraction,
+    Share,
+    Size,
+    SizeOrZero,
+    Stride,
+    Text,
+)
+from revbis.objectives.registry import (
+    OBJECTIVES,
+    accepted_options,
+    check_name,
+    needs_one_step,
+)
 
 Shape = tuple[int, ...]
 
@@ -102,3 +125,436 @@ class OwnSettings(AgentSettings):
             except (ValueError, RecursionError):
                 options[name] = value
         return options
+
+
+_KERNEL = 3  # side of a convolution's window
+_FLOAT = 4  # bytes
+_OPTIONS_OF = {
+    "beta": "MICo's distance",
+    "coefficient": "weights (1-c, c)",
+    "reward_scale": "reward gaps of single pairs",
+}
+_WITHOUT = {"normalisation": "needs the length of embeddings", "pairing": "compares no pairs"}
+_PASSES = 4  # activations in memory at once: forward, gradients, next batch, temporaries
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticSettings(AgentSettings):
+    """The networks, rates and noise of DrQ-v2 and of agents built on it.
+
+    An objective is here any loss that trains the encoder beside the critic's.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    mode: Literal["joint", "alternating", "balanced"] = "alternating"
+    """joint adds the objective to the critic's loss; alternating gives it its own encoder pass;
+    balanced needs one pass too, and scales its gradient at the features to the critic's."""
+    feature_dim: Size = 50
+    """Width of the actor's and the critic's trunk."""
+    latent_dim: Size = 50
+    """Width of the objective's embeddings."""
+    hidden: Size = 1024
+    """Width of hidden layers."""
+    channels: Few = 32
+    """Channels of each convolution."""
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 1, 1, 1)
+    """Strides of the four convolutions."""
+    learning_rate: Above = 1e-4
+    """Adam's learning rate for encoder, critic and actor."""
+    objective_learning_rate: Above = 1e-4
+    """Adam's learning rate for the objective's projection and heads (alternating: and encoder)."""
+    objective_weight: AboveOrZero = 1.0
+    """Weight of the objective: joint, relative to the critic's loss; balanced, length of its
+    gradient at the features relative to the critic's."""
+    target_rate: Share = 0.01
+    """Rate τ of the target critic's moving average."""
+    action_penalty: AboveOrZero = 0.0
+    """Weight of the mean square of the actor's output before its tanh, which keeps it from
+    saturating."""
+    noise_clip: Above = 0.3
+    """Largest absolute noise in target actions and in the actor's loss."""
+    noise_start: AboveOrZero = 1.0
+    """Standard deviation of the exploration noise at the start."""
+    noise_end: AboveOrZero = 0.1
+    """Standard deviation of the exploration noise at the end."""
+    noise_steps: Count = 2_000_000
+    """Agent steps over which the noise decays from --noise-start to --noise-end."""
+    compile: bool = False
+    """Compile the networks and the objective with torch.compile."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the networks' activations; bfloat16 requires a GPU, or a processor with instructions for
+    it (revbis doctor). Parameters, losses, targets and distances are float32."""
+
+    @property
+    def half_precision(self) -> bool:
+        """Whether the networks run in bfloat16."""
+        return self.precision == "bfloat16"
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images too small for the convolutions."""
+        if len(observation_shape) == 3:
+            check_strides(observation_shape[1:], self.strides)
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images and of the convolutions' activations in an update."""
+        if len(observation_shape) != 3:
+            return 0
+        channels, side, _ = observation_shape
+        numbers = channels * side**2
+        for stride in self.strides:
+            side = (side - _KERNEL) // stride + 1
+            numbers += self.channels * side**2
+        return _PASSES * batch * numbers * _FLOAT
+
+    def for_reading(self) -> Self:
+        """The same settings, not compiled and in full precision."""
+        return replace(self, compile=False, precision="float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrQV2Settings(ActorCriticSettings):
+    """DrQ-v2 and its bisimulation objective; the defaults are the paper's.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    objective: Annotated[Text | None, tyro.conf.Suppress] = None
+    """The objective by name or as package.module:factory; it follows from the method."""
+    encoder_norm: bool = False
+    """LayerNorm on φ, the objective's embedding: between its linear projection and the objective's
+    own scaling, for states and next states; the objective trains it. drqv2 alone has no φ, and the
+    trunks of actor and critic always have theirs, so there it changes nothing."""
+    coefficient_learning_rate: Above = 1e-4
+    """Adam's learning rate for the coefficient c."""
+    transition: Literal["n_step", "one_step"] = "n_step"
+    """Transition that the objective learns from; the critic always uses the n-step one. zp and
+    deepmdp, which model one action, require one_step, and have it by default."""
+    objective_loss: Literal["huber", "squared"] | None = None
+    """Loss of the objective's regression; None for the objective's default."""
+    normalisation: bool | None = None
+    """Scale embeddings to length 1; None for the objective's default."""
+    pairing: Literal["all", "permuted"] | None = None
+    """Compare all pairs of a batch, or one partner each; None for the objective's default."""
+    beta: Above | None = None
+    """Weight of the angle in MICo's distance; None for 0.1."""
+    coefficient: Literal["learned", "discount"] | Fraction | None = None
+    """The c of methods with weights (1-c, c): learned, the discount, or this number; None for
+    learned."""
+    reward_scale: Literal["none", "running"] | None = None
+    """Divide the objective's reward gaps by their running mean; None for the objective's
+    default: running for the -full methods."""
+    objective_hidden: Size | None = None
+    """Width of the objective's hidden layer; None for the objective's default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective is not None:
+            check_name(self.objective)
+            if self.batch_size < 2:
+                raise ValueError(
+                    f"batch_size must be at least 2 to form pairs for {self.objective}, got 1"
+                )
+        owner = self.objective or "drqv2"
+        for option, of in _OPTIONS_OF.items():
+            value = getattr(self, option)
+            if value is not None and option not in accepted_options(owner):
+                raise ValueError(f"{option} is an option of {of}, which {owner} does not have")
+        for option, why in _WITHOUT.items():
+            known = owner not in OBJECTIVES or option in accepted_options(owner)
+            if getattr(self, option) is not None and not known:
+                raise ValueError(f"{owner} {why}: leave --{option} out")
+        if needs_one_step(owner) and self.transition == "n_step":
+            raise ValueError(
+                f"{owner} predicts what follows one action: transition must be one_step, got n_step"
+            )
+
+    @property
+    def one_step(self) -> bool:
+        """Whether batches must also include the one-step transition, for the objective."""
+        return self.objective is not None and self.transition == "one_step"
+
+    @property
+    def objective_options(self) -> dict[str, Any]:
+        """The options for `make_objective` that are set."""
+        options = {
+            "loss": self.objective_loss,
+            "normalisation": self.normalisation,
+            "pairing": self.pairing,
+            "beta": self.beta,
+            "coefficient": self.coefficient,
+            "reward_scale": self.reward_scale,
+            "hidden": self.objective_hidden,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+
+def check_strides(sides: Sequence[int], strides: Sequence[int]) -> None:
+    """Refuses images that are too small for the four convolutions.
+
+    Raises:
+        ValueError: With what to do.
+    """
+    side = min(sides)
+    for stride in strides:
+        side = (side - _KERNEL) // stride + 1
+        if side < 1:
+            raise ValueError(
+                f"images of {sides[0]}x{sides[1]} are too small for four convolutions with strides "
+                f"{tuple(strides)}: use more pixels or smaller strides"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TacoSettings(ActorCriticSettings):
+    """TACO; the defaults are those of its public code.
+
+    Raises:
+        ValueError: If a value is out of range, or settings contradict each other.
+    """
+
+    action_steps: Few = 3
+    """Actions in a sequence, K: the losses look this many agent steps ahead."""
+    tokens: Literal["learned", "identity"] = "learned"
+    """What the critic and the losses read of an action: a learned embedding, or the action."""
+    token_dim: Size | None = None
+    """Width of a learned token; None for int(1.25 A) + 1, with A numbers in an action."""
+    taco_loss: bool = True
+    """Tell what follows an action sequence from what follows the others of the batch."""
+    curl_loss: bool = True
+    """Tell another shift of the same image from the other images of the batch."""
+    reward_loss: bool = True
+    """Predict the n-step reward from the embedding and the action sequence."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.token_dim is not None and self.tokens == "identity":
+            raise ValueError("token_dim is of learned tokens: drop it, or use tokens learned")
+        if self.has_losses and self.explore_steps < self.action_steps:
+            raise ValueError(
+                f"explore_steps must be at least action_steps, {self.action_steps}, so that there "
+                f"is a sequence to learn from; got {self.explore_steps}"
+            )
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether any of the three losses is on."""
+        return self.taco_loss or self.curl_loss or self.reward_loss
+
+    @property
+    def least_steps(self) -> int:
+        """Those of an action sequence."""
+        return self.action_steps if self.has_losses else 1
+
+    @property
+    def drqv2(self) -> DrQV2Settings:
+        """The settings of the DrQ-v2 that it is built on."""
+        names = [each.name for each in fields(ActorCriticSettings)]
+        return DrQV2Settings(**{name: getattr(self, name) for name in names})
+
+    def token_size(self, action_size: int) -> int:
+        """Width of what the critic reads of an action of this size."""
+        if self.tokens == "identity":
+            return action_size
+        return int(1.25 * action_size) + 1 if self.token_dim is None else self.token_dim
+
+
+KERNELS = (7, 5, 3, 3)  # sides of the convolutions' windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class TDMPCSettings(AgentSettings):
+    """TD-MPC; the defaults are its authors' for pixels.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    batch_size: Batch = 256
+    """Sequences in an update."""
+    explore_steps: CountOrZero = 5000
+    """Agent steps with uniformly random actions at the start."""
+    latent_dim: Size = 50
+    """Width of the latent state z."""
+    hidden: Size = 512
+    """Width of hidden layers of dynamics, reward, values and policy."""
+    encoder_hidden: Size = 256
+    """Width of the hidden layer that encodes state vectors."""
+    channels: Few = 32
+    """Channels of each convolution."""
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 2, 2, 2)
+    """Strides of the four convolutions."""
+    learning_rate: Above = 3e-4
+    """Adam's learning rate."""
+    horizon: Few = 5
+    """Steps that the model is unrolled and trained over, and that plans have in the end."""
+    horizon_steps: Count = 25_000
+    """Agent steps over which plans grow from one step to --horizon."""
+    loss_decay: Share = 0.5
+    """Factor of the losses of each further step of the horizon."""
+    consistency_weight: AboveOrZero = 2.0
+    """Weight of the latent dynamics' loss."""
+    reward_weight: AboveOrZero = 0.5
+    """Weight of the reward's loss."""
+    value_weight: AboveOrZero = 0.1
+    """Weight of the values' loss."""
+    gradient_clip: Above = 10.0
+    """Largest length of a gradient; longer ones are shortened to it."""
+    target_rate: Share = 0.01
+    """Rate τ of the targets' moving average."""
+    target_every: Count = 2
+    """Updates between two steps of the targets."""
+    priority_exponent: AboveOrZero = 0.6
+    """Exponent of the value errors by which sequences are drawn; 0 draws all alike."""
+    importance_exponent: AboveOrZero = 0.4
+    """Exponent of the weights that correct for it; 0 corrects nothing."""
+    iterations: Few = 8
+    """Iterations of the planner."""
+    samples: Size = 512
+    """Action sequences that the planner draws in each iteration."""
+    policy_samples: SizeOrZero = 25
+    """Action sequences that the policy proposes to the planner."""
+    elites: Size = 64
+    """Best action sequences from which the next iteration's distribution is fitted."""
+    temperature: Above = 0.5
+    """How much an elite's weight depends on its return."""
+    momentum: AboveOrZero = 0.1
+    """Share of the previous mean in the planner's new one."""
+    noise_start: AboveOrZero = 0.5
+    """Least standard deviation of planned actions at the start."""
+    noise_end: AboveOrZero = 0.05
+    """Least standard deviation of planned actions at the end; also that of the policy's noise."""
+    noise_steps: Count = 25_000
+    """Agent steps over which the noise decays from --noise-start to --noise-end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        candidates = self.samples + self.policy_samples
+        if self.elites > candidates:
+            raise ValueError(
+                f"elites must be at most samples + policy_samples = {candidates}, got {self.elites}"
+            )
+        if self.momentum > 1:
+            raise ValueError(f"momentum must be at most 1, got {self.momentum:g}")
+
+    @property
+    def prioritised(self) -> bool:
+        """Sequences are drawn by their priority."""
+        return True
+
+    @property
+    def least_steps(self) -> int:
+        """Those of the horizon."""
+        return self.horizon
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images too small for the convolutions."""
+        if len(observation_shape) == 3:
+            feature_side(min(observation_shape[1:]), self.strides)
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images and of the convolutions' activations in an update."""
+        if len(observation_shape) != 3:
+            return 0
+        channels, side, _ = observation_shape
+        image = channels * side**2
+        numbers = image
+        for kernel, stride in zip(KERNELS, self.strides, strict=True):
+            side = (side - kernel) // stride + 1
+            numbers += self.channels * side**2
+        return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)
+
+
+def feature_side(side: int, strides: tuple[int, ...]) -> int:
+    """Side of the last convolution's output.
+
+    Raises:
+        ValueError: If images are too small for the convolutions; with what to do.
+    """
+    left = side
+    for kernel, stride in zip(KERNELS, strides, strict=True):
+        left = (left - kernel) // stride + 1
+        if left < 1:
+            raise ValueError(
+                f"images of {side}x{side} are too small for convolutions of {KERNELS} with strides "
+                f"{tuple(strides)}: use more pixels or smaller strides"
+            )
+    return left
+
+
+_DREAMER_PASSES = 6  # encoder and decoder: activations, their gradients, temporaries
+_LEAST_SIDE = 8  # with one convolution; the last one leaves 4×4
+Length = Annotated[int, Meta(ge=2, le=4096)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DreamerV3Settings(AgentSettings):
+    """Dreamer-v3; the defaults are those of sheeprl's size S.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    batch_size: Batch = 16
+    """Sequences in an update."""
+    explore_steps: CountOrZero = 1024
+    """Agent steps with uniformly random actions at the start."""
+    sequence_length: Length = 64
+    """Observations in a sequence; shorter episodes are not learned from."""
+    hidden: Size = 512
+    """Width of hidden layers."""
+    layers: Few = 2
+    """Hidden layers of actor, critic and of the heads of the model."""
+    channels: Few = 32
+    """Channels of the first convolution; each further one has twice as many."""
+    recurrent_dim: Size = 512
+    """Width of the recurrent state."""
+    groups: Few = 32
+    """Categorical variables of the stochastic state."""
+    classes: Few = 32
+    """Classes of each of them."""
+    horizon: Few = 15
+    """Steps that actor and critic imagine."""
+    learning_rate: Above = 1e-4
+    """Adam's learning rate for the world model."""
+    actor_learning_rate: Above = 3e-5
+    """Adam's learning rate for the actor."""
+    critic_learning_rate: Above = 3e-5
+    """Adam's learning rate for the critic."""
+    entropy_weight: AboveOrZero = 3e-4
+    """Weight of the actor's entropy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.explore_steps < self.sequence_length:
+            raise ValueError(
+                f"explore_steps must be at least sequence_length = {self.sequence_length}, so that "
+                f"the first update finds a sequence, got {self.explore_steps}"
+            )
+
+    @property
+    def least_steps(self) -> int:
+        """Those between the observations of a sequence."""
+        return self.sequence_length - 1
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images whose sides the convolutions cannot halve down to four."""
+        side = observation_shape[-1]
+        if len(observation_shape) == 3 and (side < _LEAST_SIDE or side & (side - 1)):
+            raise ValueError(
+                f"dreamerv3 needs a power of 2 from {_LEAST_SIDE} on for pixels, got {side}; "
+                "use 32 or 64"
+            )
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images and of the convolutions' activations in an update."""
+        if len(observation_shape) != 3:
+            return 0
+        numbers = observation_shape[0] * observation_shape[-1] ** 2
+        side, channels = observation_shape[-1] // 2, self.channels
+        while side >= _LEAST_SIDE // 2:
+            numbers += channels * side**2
+            side, channels = side // 2, channels * 2
+        return _DREAMER_PASSES * batch * self.sequence_length * numbers * _FLOAT

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from revbis import checks
 from revbis.analysis import curves, stats
 from revbis.analysis.scores import Group, Study, as_study
 from revbis.envs.suites import suite_of
+from revbis.io import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -147,7 +147,7 @@ def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
     """
     as_study(study)
     if budget is not None:
-        return dict.fromkeys(study.tasks, checks.whole(budget, "budget", 0))
+        return dict.fromkeys(study.tasks, schema.whole(budget, "budget", 0))
     at = {}
     for task in study.tasks:
         runs = [run for group in groups_of(study, task) for run in group.runs]

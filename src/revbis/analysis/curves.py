@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from revbis import checks
-from revbis.analysis.files import count, number
+from revbis.analysis.runs import count, number
 from revbis.analysis.stats import Array, area
 from revbis.envs.suite import Score
 from revbis.envs.suites import suite_of
+from revbis.io import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ def group_scores(
     Raises:
         ValueError: For an unknown kind.
     """
-    checks.choice(kind, KINDS, "kind")
+    schema.choice(kind, KINDS, "kind")
     curves = {run.config.seed: curve(run, of, variants) for run in group.runs}
     curves = {seed: one for seed, one in curves.items() if len(one.frames)}
     there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}

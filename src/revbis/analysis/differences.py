@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from revbis import checks
 from revbis.analysis import compare, curves, stats
-from revbis.analysis.layout import Cell, Column, Table
 from revbis.analysis.scores import as_study
-from revbis.analysis.tables import INTERVALS, decimals
+from revbis.analysis.tables import INTERVALS, Cell, Column, Table, decimals
+from revbis.io import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +80,8 @@ def differences(
     Raises:
         ValueError: If the baseline is not in the study, with what is.
     """
-    checks.choice(baseline, as_study(study).labels, "baseline")
-    checks.whole(seed, "seed", 0)
+    schema.choice(baseline, as_study(study).labels, "baseline")
+    schema.whole(seed, "seed", 0)
     at = compare.budgets(study, budget)
     notes = compare.budget_notes(study, at)
     rows = _over_all_tasks(study, baseline, budget, seed, notes) if len(at) > 1 else []

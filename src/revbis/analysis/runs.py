@@ -2,33 +2,100 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from revbis import schema
-from revbis.analysis.files import explained, shortened
-from revbis.config import SAFE, Config
-from revbis.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
-from revbis.system.json_lines import Record, named, read_lines, read_records
-from revbis.training.failures import given_up
-from revbis.training.folder import (
+from revbis.io import schema
+from revbis.io.files import Record, named, read_lines, read_records
+from revbis.io.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
+from revbis.runs.config import SAFE, Config
+from revbis.runs.folder import (
     ABOUT,
     ALARMS,
     CONFIG,
     EVALUATIONS,
     FAILURES,
+    MARKS,
     RESULT,
     TRAINING,
+    WITHIN,
     YARDSTICKS,
+    given_up,
     is_finished,
     read_result,
 )
-from revbis.training.records import agent_status
+from revbis.runs.records import agent_status
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+_LARGEST_COUNT = 2**53  # the largest that the page's script can tell from its neighbours
+_LETTERS = 300  # of a reason
+
+
+def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> Iterator[Path]:
+    """The run folders in or below a folder, sorted within each level.
+
+    What disappears meanwhile is skipped; folders that may not be read are reported.
+    """
+
+    def failed(reason: OSError) -> None:
+        if not isinstance(reason, FileNotFoundError):
+            problem(f"{reason.filename} cannot be read: {reason.strerror}")
+
+    for path, folders, files in os.walk(top, onerror=failed):
+        folders.sort()
+        if MARKS & {*folders, *files}:
+            folders[:] = [name for name in folders if name not in WITHIN]
+            yield Path(path)
+
+
+def number(value: Any) -> float | None:
+    """A number, finite or not; None for what is none. Records hold NaN and infinity as words."""
+    if isinstance(value, str):
+        return float(value) if value in ("nan", "inf", "-inf") else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def count(value: Any) -> int | None:
+    """A whole number from 0 to 2^53; None for what is none."""
+    real = number(value)
+    if real is None or not 0 <= real <= _LARGEST_COUNT or real != int(real):
+        return None
+    return int(value)
+
+
+def explained(reason: Exception) -> str:
+    """Why something cannot be read, in a line that is not too long."""
+    if isinstance(reason, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(reason, UnicodeDecodeError):
+        return "it is not text"
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror
+    return shortened(str(reason))
+
+
+def shortened(text: str) -> str:
+    """A text in one line that is not too long."""
+    text = " ".join(printable(text).split())
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+
+
+def printable(text: str) -> str:
+    """A text without halves of surrogate pairs, which JSON and file names can hold."""
+    return text.encode(errors="replace").decode()
+
 
 OnProblem = Callable[[str], None]
 
@@ -113,7 +180,7 @@ class Run:
         failures: Its failed attempts, if there are any.
         finished: Whether its budget is spent.
         yardsticks: The newest measures of its embeddings, of `revbis yardstick` or of an
-            evaluation, by the names of `revbis.yardsticks.names`; empty if there are none.
+            evaluation, by the names of `revbis.representation.measures`; empty if there are none.
         yardstick_frames: The frame of the checkpoint that they were measured of.
     """
 

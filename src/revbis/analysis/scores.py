@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis import schema
-from revbis.analysis.files import printable, run_folders
 from revbis.analysis.runs import (
     Evaluation,
     Failures,
     OnProblem,
     Run,
     failure_text,
+    printable,
     read_failures,
     read_run,
+    run_folders,
 )
-from revbis.system.files import naming
+from revbis.io import schema
+from revbis.io.files import naming
 
 # With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = (

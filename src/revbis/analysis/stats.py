@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks
 from revbis.envs.suites import suite_of
+from revbis.io import schema
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
@@ -118,7 +118,7 @@ def check_alpha(alpha: float) -> float:
     Raises:
         ValueError: If it is none.
     """
-    alpha = checks.number(alpha, "alpha")
+    alpha = schema.number(alpha, "alpha")
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha must be in (0, 1], got {alpha:g}")
     return alpha
@@ -157,8 +157,8 @@ def failed_share(finals: Array, reference: float, share: float = 0.5, low: float
         share: The fraction of the way from `low` to `reference` that is enough.
         low: The score without learning.
     """
-    low, share = checks.number(low, "low"), checks.number(share, "share")
-    enough = low + share * (checks.number(reference, "reference") - low)
+    low, share = schema.number(low, "low"), schema.number(share, "share")
+    enough = low + share * (schema.number(reference, "reference") - low)
     return float(np.mean(_finite(finals, "finals") < enough))
 
 
@@ -192,7 +192,7 @@ def iqm(scores: Scores) -> Array:
 
 def optimality_gap(scores: Scores, goal: float = 1.0) -> Array:
     """Mean shortfall of runs from a goal; a score above the goal does not offset others."""
-    goal = checks.number(goal, "goal")
+    goal = schema.number(goal, "goal")
     return goal - mean({task: np.minimum(v, goal) for task, v in _checked(scores).items()})
 
 
@@ -250,8 +250,8 @@ def interval(
     """
     if not callable(statistic):
         raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
-    resamples = checks.whole(resamples, "resamples", 1, _MOST_RESAMPLES)
-    generator = np.random.default_rng(checks.whole(seed, "seed", 0))
+    resamples = schema.whole(resamples, "resamples", 1, _MOST_RESAMPLES)
+    generator = np.random.default_rng(schema.whole(seed, "seed", 0))
     drawn = [
         {
             task: values[generator.integers(len(values), size=(resamples, len(values)))]
@@ -352,7 +352,7 @@ def _by_seed(scores: object, name: str) -> dict[str, dict[int, float]]:
     """By task and seed."""
     return {
         task: {
-            checks.whole(seed, f"a seed of {task}", 0): checks.number(value, f"{name} of {task}")
+            schema.whole(seed, f"a seed of {task}", 0): schema.number(value, f"{name} of {task}")
             for seed, value in _mapping(seeds, f"{name} of {task}", int).items()
         }
         for task, seeds in _mapping(scores, name).items()
@@ -378,14 +378,14 @@ def _pair(value: object, name: str) -> tuple[float, float]:
 
 
 def _numbers(values: object, name: str) -> Array:
-    array = checks.real_array(values, name)
+    array = schema.real_array(values, name)
     if not array.size:
         raise ValueError(f"{name} must have at least one number")
     return array.astype(np.float64, copy=False)
 
 
 def _finite(values: object, name: str) -> Array:
-    array = checks.real_array(values, name).astype(np.float64, copy=False)
+    array = schema.real_array(values, name).astype(np.float64, copy=False)
     if array.ndim < 1 or array.shape[-1] < 1:
         raise ValueError(f"{name} must have at least one seed")
     if not np.isfinite(array).all():

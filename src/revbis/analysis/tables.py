@@ -2,19 +2,209 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from dataclasses import replace
+import re
+import textwrap
+from collections import Counter
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from revbis import checks
+import numpy as np
+
 from revbis.analysis import compare, curves, paper, stats
-from revbis.analysis.layout import FIRST, SECOND, Cell, Column, Table
+from revbis.envs.distractors import GAUSSIAN
+from revbis.io import schema
+from revbis.representation.measures import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from revbis.analysis.scores import Study
+    from revbis.analysis.scores import Group, Study
+
+Origin = Literal["measured", "reported"]
+FIRST, SECOND = 1, 2
+_WIDE = 5  # columns that still fit a page
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "†": r"$\dagger$",
+    "–": "--",
+    "“": "``",
+    "”": "''",
+}
+
+
+class Column(NamedTuple):
+    """A column.
+
+    Attributes:
+        label: Its name.
+        source: Whether its numbers are measured or the paper's.
+    """
+
+    label: str
+    source: Origin
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell.
+
+    Attributes:
+        text: Its text.
+        remark: How it differs from the others, such as fewer seeds.
+        mean: The number it is ranked by; None if it may not be compared.
+        rank: 1 for the best of its source in its row, 2 for the second, 0 for all others.
+    """
+
+    text: str
+    remark: str = ""
+    mean: float | None = None
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        caption: What it shows.
+        corner: Heading of the first column.
+        columns: Its columns, those of one source together.
+        rows: Name and cells of each row.
+        notes: What a reader must know.
+        records: The numbers, for CSV.
+    """
+
+    caption: str
+    corner: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...]
+    records: tuple[Mapping[str, Any], ...]
+
+    def text(self, width: int = 80) -> str:
+        """Plain text for a terminal: a line for each cell, below its row's name.
+
+        Args:
+            width: Of the terminal, in columns; no line is longer.
+        """
+        names = [f"{column.label} ({column.source})" for column in self.columns]
+        room = max(map(len, names), default=0)
+        caption = re.sub(r" Bold: [^.]*\.", "", self.caption)  # here ranks are words
+        lines = [*_indented(caption, width, ""), ""]
+        for name, cells in self.rows:
+            lines += _indented(f"{self.corner} {name}", width, "")
+            for label, cell in zip(names, cells, strict=True):
+                value = _in_words(cell)
+                if 4 + room + len(value) <= width:
+                    lines.append(f"  {label:<{room}}  {value}")
+                else:
+                    lines += _indented(label, width, "  ") + _indented(value, width, "    ")
+        lines += [""] if self.notes else []
+        for note in self.notes:
+            lines += _indented(note, width, "- ", "  ")
+        return "\n".join(lines) + "\n"
+
+    def markdown(self) -> str:
+        """GitHub's Markdown: caption, table, notes."""
+        head = [self.corner, *(f"{column.label} ({column.source})" for column in self.columns)]
+        lines = [head, ["---"] + ["---:"] * len(self.columns)]
+        lines += [[name, *map(_in_markdown, cells)] for name, cells in self.rows]
+        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        notes = "".join(f"- {note}\n" for note in self.notes)
+        return f"{self.caption}\n\n{body}\n\n{notes}"
+
+    def latex(self) -> str:
+        """A table environment; it needs the packages booktabs and graphicx."""
+        sources = Counter(column.source for column in self.columns)
+        over, rules, left = [], [], 2
+        for source, count in sources.items():
+            over.append(rf"\multicolumn{{{count}}}{{c}}{{{source}}}")
+            rules.append(rf"\cmidrule(lr){{{left}-{left + count - 1}}}")
+            left += count
+        head = " & ".join(_escape(name) for name in (self.corner, *(c.label for c in self.columns)))
+        lines = [
+            rf"\begin{{tabular}}{{l{'r' * len(self.columns)}}}",
+            r"\toprule",
+            rf" & {' & '.join(over)} \\",
+            " ".join(rules),
+            rf"{head} \\",
+            r"\midrule",
+            *(
+                rf"{_escape(name)} & {' & '.join(map(_in_latex, cells))} \\"
+                for name, cells in self.rows
+            ),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        if len(self.columns) > _WIDE:
+            lines = [r"\resizebox{\linewidth}{!}{%", *lines[:-1], lines[-1] + "}"]
+        notes = [rf"\par {_escape(note)}" for note in self.notes]
+        return "\n".join(
+            [
+                r"% needs \usepackage{booktabs,graphicx}",
+                r"\begin{table*}",
+                r"\centering",
+                rf"\caption{{{_escape(self.caption)}}}",
+                *lines,
+                r"\begin{minipage}{\linewidth}\footnotesize",
+                *notes,
+                r"\end{minipage}",
+                r"\end{table*}",
+                "",
+            ]
+        )
+
+    def csv(self) -> str:
+        """A row for each number, not rounded."""
+        text = io.StringIO()
+        names = dict.fromkeys(name for record in self.records for name in record)
+        writer = csv.DictWriter(text, list(names), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.records)
+        return text.getvalue()
+
+
+def _in_words(cell: Cell) -> str:
+    ranks = {FIRST: "best", SECOND: "second"}
+    remarks = [*filter(None, (cell.remark, ranks.get(cell.rank)))]
+    return cell.text + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _indented(text: str, width: int, first: str, others: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=first if others is None else others,
+        break_on_hyphens=False,
+    )
+
+
+def _in_markdown(cell: Cell) -> str:
+    marks = {FIRST: ("**", "**"), SECOND: ("<ins>", "</ins>")}
+    before, after = marks.get(cell.rank, ("", ""))
+    return f"{before}{cell.text}{after}" + (f" ({cell.remark})" if cell.remark else "")
+
+
+def _in_latex(cell: Cell) -> str:
+    text = _escape(cell.text)
+    if cell.rank:
+        text = rf"\{'textbf' if cell.rank == FIRST else 'underline'}{{{text}}}"
+    return text + (f" ({_escape(cell.remark)})" if cell.remark else "")
+
+
+def _escape(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
 
 INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
 
@@ -49,8 +239,8 @@ def score_table(
     Raises:
         ValueError: If no run was evaluated, and for an unknown kind.
     """
-    checks.choice(kind, ("final", "best"), "kind")
-    checks.flag(reported, "reported")
+    schema.choice(kind, ("final", "best"), "kind")
+    schema.flag(reported, "reported")
     at = compare.budgets(study, budget)
     measured = _measured(study, kind, at)
     if not measured:
@@ -345,3 +535,142 @@ def _looks(study: Study) -> list[str]:
                     f"{compare.short_name(task)}: {name} is {shown}, which biases a best score."
                 )
     return notes
+
+
+_GAP_CAPTION = (
+    "Final scores on the training and on the evaluation variants of the distractor or the state "
+    "noise, of the same agents and with the same seeds: mean ± one standard deviation (n − 1) over "
+    "N seeds. Gap: training minus evaluation."
+)
+_COLUMNS = ("training variants", "evaluation variants", "gap", "N")
+
+
+def gap_table(study: Study, *, budget: int | None = None) -> Table:
+    """Final scores on both kinds of variants and their difference, of each method on each task.
+
+    Args:
+        study: The runs.
+        budget: In frames; by default for each task as `compare.budgets` says.
+
+    Raises:
+        ValueError: If no run was evaluated on both.
+    """
+    at = compare.budgets(study, budget)
+    lines = [
+        line for group in study.groups if (line := _gap_line(group, at[group.task])) is not None
+    ]
+    if not lines:
+        raise ValueError(
+            "there is no generalisation gap: no run was evaluated on training variants too, which "
+            "runs with a distractor or state noise are"
+        )
+    notes = compare.budget_notes(study, at)
+    if any(run.config.distractor == GAUSSIAN for run in study.runs):
+        notes.append(
+            "The variants of the distractor gaussian have the same distribution: its gap is chance."
+        )
+    rows, records = zip(*lines, strict=True)
+    columns = tuple(Column(name, "measured") for name in _COLUMNS)
+    return Table(_GAP_CAPTION, "task and method", columns, rows, tuple(notes), records)
+
+
+def _gap_line(
+    group: Group, budget: int
+) -> tuple[tuple[str, tuple[Cell, ...]], dict[str, Any]] | None:
+    """A group's row and its numbers; None if it was not evaluated on both kinds of variants."""
+    seen = curves.group_scores(group, "final", budget, variants="train")
+    gap = curves.group_scores(group, "final", budget, variants="gap")
+    if seen is None or gap is None:
+        return None
+    success = curves.measure(group.task) == "success"
+    scale = 100.0 if success else 1.0
+    values = {"train": seen.values, "eval": seen.values - gap.values, "gap": gap.values}
+    summaries = {name: stats.summary(each * scale) for name, each in values.items()}
+    digits = decimals([one.mean for one in summaries.values()])
+    remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
+    cells = [
+        Cell(_text(one, digits, "+" if name == "gap" else ""), remark if name == "gap" else "")
+        for name, one in summaries.items()
+    ]
+    count, seeds = len(gap.seeds), len(group.seeds)
+    cells.append(Cell(str(count) if count == seeds else f"{count} of {seeds}"))
+    name = f"{compare.short_name(group.task)}, {group.label}" + (" (success, %)" if success else "")
+    record: dict[str, Any] = {"task": group.task, "measure": curves.measure(group.task)}
+    record |= {"method": group.label}
+    for kind, each in values.items():
+        mean, deviation, error, _ = stats.summary(each)
+        record |= {kind: mean, f"{kind}_deviation": deviation, f"{kind}_error": error}
+    record |= {"n": count, "seeds": " ".join(map(str, gap.seeds))}
+    return (name, tuple(cells)), record | {"frames": gap.frames, "budget": budget}
+
+
+def _text(of: stats.Summary, digits: int, sign: str) -> str:
+    spread = "" if math.isnan(of.deviation) else f" ± {of.deviation:.{digits}f}"
+    return f"{of.mean:{sign}.{digits}f}{spread}"
+
+
+_YARDSTICK_CAPTION = (
+    "Mean ± one standard deviation (n − 1) over the N seeds that were measured at the furthest "
+    "frame. DF, "
+    "the denoising factor, is 1 if noise does not move an embedding and 0 if it moves it as much "
+    "as other states do. State R²: how much of the simulator's state a linear map finds, on "
+    "held-out episodes. Effective rank: dimensions in use. ρ with ΔV: rank correlation of "
+    "distances with differences of returns."
+)
+_NONE = "–"
+
+
+def yardstick_table(study: Study) -> Table:
+    """Every measure of every embedding, of each method on each task.
+
+    Raises:
+        ValueError: If they were measured of no run.
+    """
+    lines = [
+        line
+        for group in study.groups
+        for embedding in EMBEDDINGS
+        if (line := _yardstick_line(group, embedding)) is not None
+    ]
+    if not lines:
+        raise ValueError(
+            "there are no yardsticks: measure them with revbis yardstick RUN, or during training "
+            "with --yardstick-every"
+        )
+    rows, records = zip(*lines, strict=True)
+    columns = tuple(Column(name, "measured") for name in (*MEASURES.values(), "N"))
+    without = any("denoising_id" not in record for record in records)
+    notes = (f"{_NONE}: {NO_NOISE}.",) if without else ()
+    return Table(_YARDSTICK_CAPTION, "task, method and embedding", columns, rows, notes, records)
+
+
+def _yardstick_line(
+    group: Group, embedding: str
+) -> tuple[tuple[str, tuple[Cell, ...]], dict[str, Any]] | None:
+    """A group's row and its numbers; None if the embedding was measured of no seed."""
+    measured = [run for run in group.runs if f"{embedding}_effective_rank" in run.yardsticks]
+    if not measured:
+        return None
+    frames = max(run.yardstick_frames for run in measured)
+    measured = [run for run in measured if run.yardstick_frames == frames]
+    seeds = [run.config.seed for run in measured]
+    record: dict[str, Any] = {"task": group.task, "method": group.label, "embedding": embedding}
+    cells = []
+    for measure in MEASURES:
+        key = f"{embedding}_{measure}"
+        values = [run.yardsticks[key] for run in measured if key in run.yardsticks]
+        if not values:
+            cells.append(Cell(_NONE))
+            continue
+        mean, deviation, error, _ = stats.summary(np.asarray(values))
+        spread = "" if math.isnan(deviation) else f" ± {deviation:.2f}"
+        cells.append(Cell(f"{mean:.2f}{spread}"))
+        record |= {measure: mean, f"{measure}_deviation": deviation, f"{measure}_error": error}
+    count, every = len(measured), len(group.seeds)
+    cells.append(Cell(str(count) if count == every else f"{count} of {every}"))
+    name = f"{compare.short_name(group.task)}, {group.label}, {EMBEDDINGS[embedding]}"
+    return (name, tuple(cells)), record | {
+        "frames": frames,
+        "n": count,
+        "seeds": " ".join(map(str, seeds)),
+    }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from revbis.training.run import train
+from revbis.runs.run import train
 
 if TYPE_CHECKING:
-    from revbis.config import Config
-    from revbis.training.progress import Status
+    from revbis.runs.config import Config
+    from revbis.runs.records import Status
 
 _EXPLORED = 10  # a run acts at random for this share of its frames
 _NOT_TRAINING = ("evaluation", "saving")

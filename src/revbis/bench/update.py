@@ -1,7 +1,7 @@
 """The time of an update, compared with the time of its encoder passes alone.
 
 Compared measurements are taken in turns, so that other load on the machine affects them equally,
-and reported as medians. Call `revbis.system.runtime.prepare` before torch is imported.
+and reported as medians. Call `revbis.io.runtime.prepare` before torch is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from revbis.agents import AgentSettings, make_agent, resolve
-from revbis.system.runtime import keep_freed_memory, prepare
+from revbis.io.runtime import keep_freed_memory, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

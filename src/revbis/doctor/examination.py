@@ -1,24 +1,350 @@
-"""Examines this machine: Python, torch, cores, memory and disk here, the rest by its own module."""
+"""Examines this machine: what works, in which version and how fast, and how to fix the rest."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
+import re
+import shutil
+import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from revbis.doctor import process
-from revbis.doctor.drawing import chosen_backend, examine_backend
-from revbis.doctor.packages import EXTRAS, examine_numpy, examine_package, tested, versioned
-from revbis.doctor.report import Finding, Health, Report
-from revbis.system.words import in_words
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from revbis.envs import suites
+from revbis.envs.rendering import CONDA_LINE
+from revbis.envs.suites import SUITES
+from revbis.io.plugins import install_line, requirements, requirements_of
+from revbis.io.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from revbis.doctor.process import Answer
+MARK = "revbis-doctor:"  # begins the line with the answer
+_PATIENCE = 120.0  # importing from a cold network disk takes a minute
+
+Answer = dict[str, Any]
+
+
+def ask(question: str, **environment: str) -> Answer:
+    """The answer of another process; a crash or a hang is an answer with an `error`.
+
+    Args:
+        question: One of `questions.QUESTIONS`.
+        environment: Variables to set for it.
+    """
+    try:
+        done = subprocess.run(
+            _command(question),
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"hangs: no answer within {_PATIENCE:.0f} s"}
+    if done.returncode < 0:
+        return {"error": f"crashes ({_signal_name(-done.returncode)})"}
+    marked = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if done.returncode or not marked:
+        last = (done.stderr.strip() or "no error message").splitlines()[-1]
+        return {"error": f"exits with code {done.returncode}: {last}"}
+    answer: Answer = json.loads(marked[-1].removeprefix(MARK))
+    return answer
+
+
+def _command(question: str) -> list[str]:
+    # -P: a file in the user's folder with the name of a package must not be imported
+    return [sys.executable, "-P", "-m", "revbis.doctor.questions", question]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+SIZE = 84  # of the images that are drawn
+Health = Literal["ok", "warning", "missing", "broken", "not tried", "not needed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        name: The part of the machine.
+        health: Its condition.
+        detail: Versions, sizes, speeds or the error.
+        fixes: Commands that fix or improve it, the best first.
+    """
+
+    name: str
+    health: Health
+    detail: str
+    fixes: tuple[str, ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """Whether training can use it."""
+        return self.health in ("ok", "warning")
+
+    @property
+    def first_fix(self) -> str:
+        """The best fix; empty if there is none."""
+        return self.fixes[0] if self.fixes else ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings.
+
+    Attributes:
+        machine: Python, torch, cores, memory, disk.
+        drawing: The OpenGL backends.
+        packages: Simulators and optional packages.
+        chosen: The backend that training would use; empty if there is none.
+        requested: The user's MUJOCO_GL; empty if not set.
+    """
+
+    machine: tuple[Finding, ...]
+    drawing: tuple[Finding, ...]
+    packages: tuple[Finding, ...]
+    chosen: str
+    requested: str = ""
+
+    def sections(self) -> dict[str, tuple[Finding, ...]]:
+        """The findings by heading."""
+        used = f"training uses {self.chosen}" if self.chosen else "training has no backend"
+        used += f", because MUJOCO_GL={self.requested}" if self.requested else ""
+        drawing = f"drawing, {SIZE}×{SIZE} ({used})"
+        return {"machine": self.machine, drawing: self.drawing, "packages": self.packages}
+
+    @property
+    def works(self) -> bool:
+        """Whether training from pixels would work."""
+        return not self._blockers()
+
+    @property
+    def verdict(self) -> str:
+        """The last line: whether training would work, or what to do first."""
+        blockers = self._blockers()
+        if blockers:
+            why = "; ".join(reason for reason, _ in blockers)
+            steps = dict.fromkeys(fix for _, fix in blockers if fix)  # each once, in order
+            advice = f"; to fix it: {' && '.join(steps)}" if steps else ""
+            return f"training would not work: {why}{advice}"
+        working = " and ".join(name for name in _simulators() if self._finding(name).works)
+        return f"training works: {working}, drawn with {self.chosen}"
+
+    def _finding(self, name: str) -> Finding:
+        findings = self.machine + self.drawing + self.packages
+        absent = Finding(name, "missing", "not examined")
+        return next((finding for finding in findings if finding.name == name), absent)
+
+    def _blockers(self) -> list[tuple[str, str]]:
+        """Reasons why training would fail, each with the command that fixes it."""
+        blockers = []
+        if not self._finding("torch").works:
+            blockers.append(self._blocker("torch"))
+        simulators = [self._finding(name) for name in _simulators()]
+        if not any(finding.works for finding in simulators):
+            each = ", ".join(f"{finding.name} is {finding.health}" for finding in simulators)
+            fix = simulators[0].first_fix  # installs gymnasium as well
+            blockers.append((f"no simulator works ({each})", fix))
+        elif not self._finding("gymnasium").works:
+            blockers.append(self._blocker("gymnasium"))
+        return blockers + self._drawing_blockers()
+
+    def _drawing_blockers(self) -> list[tuple[str, str]]:
+        chosen = self._finding(self.chosen)
+        if chosen.works or chosen.health == "not tried":
+            return []  # not tried: MuJoCo is missing, which is a reason already
+        working = [finding.name for finding in self.drawing if finding.works]
+        if working:
+            return [(f"{self.chosen} cannot draw here", f"export MUJOCO_GL={working[0]}")]
+        fixes = [fix for finding in self.drawing for fix in finding.fixes]
+        return [("no OpenGL backend draws", fixes[0] if fixes else "")]
+
+    def _blocker(self, name: str) -> tuple[str, str]:
+        finding = self._finding(name)
+        return f"{name} is {finding.health}", finding.first_fix
+
+
+def _simulators() -> list[str]:
+    """The packages of the suites that MuJoCo draws."""
+    return [suite.packages[-1] for suite in SUITES.values() if suite.drawn_by_mujoco]
+
+
+_APT = {"egl": "libegl1 libgl1", "osmesa": "libosmesa6 libgl1"}
+_ON_SCREEN = ("glx", "on", "enable", "enabled", "true", "1")  # MuJoCo's other names for glfw
+_SOFTWARE = re.compile("llvmpipe|softpipe|swrast|software|swiftshader", re.IGNORECASE)
+
+
+def chosen_backend() -> str:
+    """The backend that training would use; empty if there is none."""
+    name = str(ask("chosen").get("backend", ""))
+    return "glfw" if name in _ON_SCREEN else name
+
+
+def examine_backend(name: str, gpu: str | None) -> Finding:
+    """Draws with a backend.
+
+    Args:
+        name: The backend.
+        gpu: Driver version of an NVIDIA GPU, empty if unknown; None if there is no GPU.
+    """
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if name == "glfw" and sys.platform == "linux" and not screen:
+        return Finding(name, "not needed", "needs a screen (DISPLAY); not needed for training")
+    answer = ask("draw", MUJOCO_GL=name)
+    if answer.get("absent") == "mujoco":
+        library = "" if name == "glfw" else "the system library is installed, but "
+        return Finding(name, "not tried", f"{library}drawing needs mujoco, which is not installed")
+    if "error" in answer:
+        health: Health = "broken" if answer.get("library", True) else "missing"
+        return Finding(name, health, answer["error"], _fixes(name, health, gpu))
+    software = _SOFTWARE.search(answer["renderer"]) is not None
+    detail = f"{answer['renderer']} by {answer['vendor']}{', in software' if software else ''}"
+    detail += f"; {answer['full']:.0f} frames/s in full quality, {answer['fast']:.0f} in fast"
+    if software and name == "egl" and gpu is not None:
+        detail += "; this machine has an NVIDIA GPU, which draws much faster"
+        return Finding(name, "warning", detail, _gpu_fixes(gpu))
+    return Finding(name, "ok", detail)
+
+
+def _fixes(name: str, health: Health, gpu: str | None) -> tuple[str, ...]:
+    platform = os.environ.get("PYOPENGL_PLATFORM", "")
+    if platform and platform != name:
+        return ("unset PYOPENGL_PLATFORM",)
+    if name not in _APT:
+        return ()
+    install = f"{_as_root()}apt-get install -y {_APT[name]}"
+    both = (install, CONDA_LINE) if shutil.which("apt-get") else (CONDA_LINE, install)
+    if os.environ.get("MUJOCO_EGL_DEVICE_ID") and name == "egl":
+        return ("unset MUJOCO_EGL_DEVICE_ID", *both)
+    return (*_gpu_fixes(gpu), *both) if gpu is not None and health == "broken" else both
+
+
+def _gpu_fixes(driver: str) -> tuple[str, ...]:
+    """How to install the driver's OpenGL on the machine, or in a container."""
+    if _in_container():
+        return ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...",)
+    branch = driver.split(".")[0] or "<driver version>"
+    return (f"{_as_root()}apt-get install -y libnvidia-gl-{branch}",)
+
+
+def _in_container() -> bool:
+    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
+
+
+def _as_root() -> str:
+    """The prefix of a command that needs root."""
+    return "" if os.geteuid() == 0 else "sudo "
+
+
+_OPTIONAL = {
+    "ray": "for sweeps over many machines",
+    "av": "for videos",
+    "sheeprl": "for the agent dreamerv3",
+}
+# Each package outside the core, and the extra that installs it.
+EXTRAS = suites.packages() | {"ray": "sweep", "av": "video", "sheeprl": "dreamer"}
+
+
+def examine_package(name: str, environment: dict[str, str]) -> Finding:
+    """The version of a package outside the core; a simulator is stepped too.
+
+    Args:
+        name: The package.
+        environment: Variables to set when it is tried.
+    """
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        health: Health = "not needed" if name in _OPTIONAL else "missing"
+        purpose = f"; {_OPTIONAL[name]} only" if name in _OPTIONAL else ""
+        return Finding(name, health, f"not installed{purpose}", _install(name))
+    if name in _OPTIONAL:
+        return _conflict(name, installed) or versioned(name, installed)
+    answer = ask(name, **environment)
+    if "error" in answer:
+        return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
+    return versioned(name, installed)
+
+
+def _conflict(name: str, installed: str) -> Finding | None:
+    """A warning if another package that its extra names is of a version that does not fit."""
+    try:
+        others = [each for each in requirements_of(EXTRAS[name]) if each.name != name]
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        return None
+    for other in others:
+        now = version(other.name)
+        if not accepts(other.specifier, now):
+            detail = f"{installed}: needs {other}, but {other.name} {now} is installed"
+            return Finding(name, "warning", detail, (f'pip install "{other}"',))
+    return None
+
+
+def examine_numpy() -> Finding:
+    """The version of NumPy."""
+    return versioned("numpy", version("numpy"))
+
+
+def versioned(name: str, installed: str, detail: str = "") -> Finding:
+    """The finding for a package that works: a warning if its version is not a tested one.
+
+    Args:
+        name: The package.
+        installed: Its version.
+        detail: What to report; the version if empty.
+    """
+    versions = tested(name)
+    if accepts(versions, installed):
+        return Finding(name, "ok", detail or installed)
+    detail = f"{detail or installed}; revbis is tested with {name}{versions}"
+    return Finding(name, "warning", detail, (f'pip install "{name}{versions}"',))
+
+
+def tested(name: str) -> SpecifierSet:
+    """The versions of a package that revbis requires; any if it requires none."""
+    plain = canonicalize_name(name)
+    try:
+        matches = [each for each in requirements() if canonicalize_name(each.name) == plain]
+    except PackageNotFoundError:
+        matches = []
+    return matches[-1].specifier if matches else SpecifierSet()
+
+
+def accepts(versions: SpecifierSet, installed: str) -> bool:
+    """Whether an installed version is among the versions; one that cannot be parsed is not."""
+    try:
+        return versions.contains(installed, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _install(name: str) -> tuple[str, ...]:
+    try:
+        return (install_line(EXTRAS[name]),)
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        return (f'pip install "{name}"',)
+
 
 _LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
 
@@ -30,7 +356,7 @@ def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
         report_step: Called with each step, before it is taken.
     """
     report_step("asking which OpenGL backend training would use")
-    chosen, facts = chosen_backend(), process.ask("machine")
+    chosen, facts = chosen_backend(), ask("machine")
     gpu = facts.get("nvidia")
     drawing = []
     for name in ("egl", "osmesa", "glfw") if sys.platform == "linux" else ("glfw",):
@@ -41,7 +367,7 @@ def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
     environment = {} if works else {"MUJOCO_GL": "disable"}
     report_step("trying torch and the simulators")
     with ThreadPoolExecutor(max_workers=2) as pool:
-        torch = pool.submit(process.ask, "torch")
+        torch = pool.submit(ask, "torch")
         packages = [pool.submit(examine_package, name, environment) for name in EXTRAS]
     return Report(
         tuple(_machine(facts, torch.result())),

@@ -19,8 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from revbis.doctor.process import MARK, Answer
-from revbis.doctor.report import SIZE
+from revbis.doctor.examination import MARK, SIZE, Answer
 from revbis.envs.rendering import (
     QUALITIES,
     Quality,
@@ -30,8 +29,7 @@ from revbis.envs.rendering import (
     choose_backend,
 )
 from revbis.envs.suites import SUITES
-from revbis.system.memory import available_bytes, control_groups, total_bytes
-from revbis.system.processor import bfloat16_units
+from revbis.io.machine import available_bytes, bfloat16_units, control_groups, total_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

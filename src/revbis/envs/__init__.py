@@ -9,17 +9,23 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from revbis import checks
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
 from revbis.envs.suite import Suite
-from revbis.envs.suites import SUITES, register, suite_of
-from revbis.envs.tasks import check_name, check_task, missing, require_gymnasium, task_names
+from revbis.envs.suites import (
+    SUITES,
+    check_name,
+    check_task,
+    missing,
+    register,
+    require_gymnasium,
+    suite_of,
+    task_names,
+)
+from revbis.io import schema
 
 if TYPE_CHECKING:
-    from revbis.envs.distractors import Distractor
-    from revbis.envs.environment import TaskEnv
-    from revbis.envs.pixel_noise import PixelNoise
-    from revbis.envs.simulation import Simulation
+    from revbis.envs.distractors import Distractor, PixelNoise
+    from revbis.envs.environment import Simulation, TaskEnv
 
 _MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
 
@@ -63,13 +69,13 @@ def make_env(
         ValueError: For an unknown task, with the nearest names, or an invalid setting.
         ModuleNotFoundError: If a simulator is not installed, with the line that installs it.
     """
-    checks.choice(quality, QUALITIES, "quality")
-    checks.choice(observation, ("pixels", "state"), "observation")
-    checks.choice(distractor_split, ("train", "eval"), "distractor_split")
-    frame_stack = checks.whole(frame_stack, "frame_stack", 1, _MOST_FRAMES)
-    action_repeat = checks.whole(action_repeat, "action_repeat", 1, _MOST_REPEATS)
-    pixels = checks.whole(pixels, "pixels", 8, _MOST_PIXELS)
-    seed = checks.whole(seed, "seed", 0)
+    schema.choice(quality, QUALITIES, "quality")
+    schema.choice(observation, ("pixels", "state"), "observation")
+    schema.choice(distractor_split, ("train", "eval"), "distractor_split")
+    frame_stack = schema.whole(frame_stack, "frame_stack", 1, _MOST_FRAMES)
+    action_repeat = schema.whole(action_repeat, "action_repeat", 1, _MOST_REPEATS)
+    pixels = schema.whole(pixels, "pixels", 8, _MOST_PIXELS)
+    seed = schema.whole(seed, "seed", 0)
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
     _check_distractor(distractor, distractor_strength, observation)
@@ -114,8 +120,7 @@ def make_env(
 
 def _check_distractor(distractor: str | None, strength: float | None, observation: str) -> None:
     """Refuses a distractor that the observations cannot have."""
-    from revbis.envs.distractors import SPECS
-    from revbis.envs.pixel_noise import check_strength
+    from revbis.envs.distractors import SPECS, check_strength
 
     if not isinstance(distractor, str | None):
         raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {distractor!r:.80}")
@@ -128,8 +133,8 @@ def _check_state_noise(state_noise: int, kind: str, observation: str) -> int:
     """Refuses numbers that the observations cannot have; returns how many there are."""
     from revbis.envs.state_noise import KINDS, MOST
 
-    checks.choice(kind, KINDS, "state_noise_kind")
-    numbers = checks.whole(state_noise, "state_noise", 0, MOST)
+    schema.choice(kind, KINDS, "state_noise_kind")
+    numbers = schema.whole(state_noise, "state_noise", 0, MOST)
     if numbers and observation == "pixels":
         raise ValueError('state_noise needs observation="state"; omit it with pixels')
     return numbers
@@ -139,8 +144,7 @@ def _disturbances(
     distractor: str | None, strength: float | None, pixels: int, split: Literal["train", "eval"]
 ) -> tuple[Distractor | None, PixelNoise | None]:
     """The background or the pixel noise that a distractor is."""
-    from revbis.envs.distractors import Distractor
-    from revbis.envs.pixel_noise import PixelNoise
+    from revbis.envs.distractors import Distractor, PixelNoise
 
     if distractor is None:
         return None, None

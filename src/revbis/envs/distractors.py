@@ -1,25 +1,21 @@
-"""Moving backgrounds that are independent of the task.
-
-`noise` and `shapes` are procedural: 60 variants for training and 30 others for evaluation, each a
-pure function of time. `video:FOLDER` plays the user's clips. The names carry a version: the images
-of a version never change, so results with the same identity are comparable.
-"""
+"""Distractors in pixels: moving backgrounds, and noise on every pixel."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks
 from revbis.envs.rendering import Pixels
-from revbis.system.extras import require
+from revbis.io import schema
+from revbis.io.plugins import require
 
 Split = Literal["train", "eval"]
 Floats = NDArray[np.float64]
@@ -61,8 +57,8 @@ class Distractor:
     """
 
     def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
-        self.size = checks.whole(size, "size", 1)
-        checks.choice(split, VARIANTS, "split")
+        self.size = schema.whole(size, "size", 1)
+        schema.choice(split, VARIANTS, "split")
         kind, folder = _parse(spec)
         self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
         if folder is not None:
@@ -78,7 +74,7 @@ class Distractor:
             seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            self._rng = _generator(_EPISODES, checks.whole(seed, "seed", 0))
+            self._rng = _generator(_EPISODES, schema.whole(seed, "seed", 0))
         elif self._rng is None:
             self._rng = np.random.default_rng()
         variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
@@ -113,7 +109,7 @@ def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
         t: Time in frames.
         size: Side of the image; the layout does not depend on it.
     """
-    return _DRAW[checks.choice(kind, _DRAW, "kind")](variant, t, size)
+    return _DRAW[schema.choice(kind, _DRAW, "kind")](variant, t, size)
 
 
 class _Noise(NamedTuple):
@@ -334,7 +330,7 @@ def _parse(spec: str) -> tuple[str, Path | None]:
         return kind, Path(rest).expanduser() if rest else None
     if spec == GAUSSIAN:
         raise ValueError("the distractor gaussian is not a background: use PixelNoise")
-    hint = checks.nearest(kind, ("noise", "shapes", "video", GAUSSIAN))
+    hint = schema.nearest(kind, ("noise", "shapes", "video", GAUSSIAN))
     raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
 
 
@@ -353,3 +349,119 @@ def check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: 
     if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
         got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
         raise ValueError(f"{name} must be {np.dtype(dtype)} {shape}, got {got}")
+
+
+WEAKEST, STRONGEST = 0.001, 1.0  # weaker noise would round to no noise
+
+# Entropy of the generators; those of `distractors` and `state_noise` have other numbers.
+_EPISODES_V1 = 1002
+_INTERVALS = 2**16
+
+
+class PixelNoise:
+    """The pixel noise of one environment.
+
+    A seed determines every number of an episode. The splits have the same distribution and
+    different random numbers.
+
+    Args:
+        strength: Standard deviation as a share of the full range, 255; before clipping.
+        size: Side of the image.
+        split: "train" or "eval".
+
+    Attributes:
+        identity: Kind, version, strength and split.
+
+    Raises:
+        ValueError: For a strength that is not from 0.001 to 1, or an unknown split.
+    """
+
+    def __init__(self, strength: float, size: int, *, split: Split = "train") -> None:
+        self.strength = _check_range(strength)
+        self.size = schema.whole(size, "size", 1)
+        self._stream = list(VARIANTS).index(schema.choice(split, VARIANTS, "split"))
+        self.identity = f"{GAUSSIAN}-v1({self.strength:g})/{split}"
+        self._quantiles = quantiles(self.strength)
+        self._draws = -(-3 * self.size**2 // 4)  # of each frame
+        self._bits: np.random.PCG64 | None = None
+
+    def reset(self, seed: int | None) -> None:
+        """Starts an episode.
+
+        Args:
+            seed: Restarts the sequence of episodes; None continues it.
+        """
+        if seed is not None:
+            entropy = (_EPISODES_V1, self._stream, schema.whole(seed, "seed", 0))
+            self._bits = np.random.PCG64(np.random.SeedSequence(entropy))
+        elif self._bits is None:
+            self._bits = np.random.PCG64()
+
+    def add(self, frame: Pixels) -> None:
+        """Adds the noise of one more frame to `frame`, in place, and clips to 0 to 255.
+
+        Args:
+            frame: [3, size, size], uint8.
+        """
+        check_array(frame, (3, self.size, self.size), np.uint8, "frame")
+        if self._bits is None:
+            raise ValueError("add needs an episode, and none has started: call reset(seed) first")
+        # Four numbers of 16 bits from each draw; every machine takes them in the same order.
+        draws = np.asarray(self._bits.random_raw(self._draws))
+        index = draws.astype("<u8", copy=False).view("<u2")[: frame.size]
+        noisy = self._quantiles.take(index).reshape(frame.shape)
+        noisy += frame
+        frame[...] = noisy.clip(0, 255, out=noisy)
+
+    def skip(self, frames: int) -> None:
+        """Passes over the noise of so many frames."""
+        if self._bits is None:
+            raise ValueError("skip needs an episode, and none has started: call reset(seed) first")
+        self._bits.advance(frames * self._draws)
+
+
+def check_strength(distractor: str | None, strength: float | None) -> None:
+    """Refuses pixel noise without a strength, and a strength without pixel noise.
+
+    Raises:
+        ValueError: With what to do.
+    """
+    if strength is not None:
+        _check_range(strength)
+    if distractor == GAUSSIAN and strength is None:
+        raise ValueError(
+            "the distractor gaussian needs a distractor_strength: its standard deviation as a "
+            "share of the full range, such as 0.2"
+        )
+    if distractor != GAUSSIAN and strength is not None:
+        raise ValueError(
+            f"distractor_strength is for the distractor gaussian, but the distractor is "
+            f"{distractor}; drop distractor_strength or set distractor to gaussian"
+        )
+
+
+@lru_cache(maxsize=8)
+def quantiles(strength: float) -> NDArray[np.int16]:
+    """The noise as a table, [65536], read-only: a uniform index gives a Gaussian number.
+
+    Entry i is the quantile at the middle of the i-th of 65,536 equally likely intervals, rounded to
+    a whole pixel value. The largest is 4.33 standard deviations; the mean is exactly 0.
+
+    Args:
+        strength: Standard deviation as a share of 255.
+    """
+    normal = NormalDist(0.0, 255.0 * strength)
+    middles = (np.arange(_INTERVALS // 2, _INTERVALS) + 0.5) / _INTERVALS
+    upper = np.rint([normal.inv_cdf(middle) for middle in middles.tolist()]).astype(np.int16)
+    table = np.concatenate([-upper[::-1], upper])
+    table.flags.writeable = False
+    return table
+
+
+def _check_range(strength: float) -> float:
+    value = schema.number(strength, "distractor_strength")
+    if not WEAKEST <= value <= STRONGEST:
+        raise ValueError(
+            f"distractor_strength must be from {WEAKEST:g} to {STRONGEST:g}, got {value:g}"
+        )
+    return value

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from revbis.envs.camera import Camera
-from revbis.envs.simulation import SimulationStep
+from revbis.envs.environment import SimulationStep
+from revbis.envs.rendering import Camera
 from revbis.envs.suite import Suite
-from revbis.system.extras import require
+from revbis.io.plugins import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

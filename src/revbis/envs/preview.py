@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from revbis.envs import make_env, suite_of
-from revbis.system.files import whole_file
+from revbis.io.files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from revbis.envs.environment import TaskEnv
+    from revbis.envs.environment import SimulationStep, TaskEnv
     from revbis.envs.rendering import Pixels
-    from revbis.envs.simulation import SimulationStep
 
 _COLUMNS = 8
 _ENDLESS = 1000  # simulator steps shown of a task without a time limit

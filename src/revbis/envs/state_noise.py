@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks
 from revbis.envs.distractors import VARIANTS, Split
+from revbis.io import schema
 
 Kind = Literal["gaussian", "walk"]
 Floats = NDArray[np.float64]
@@ -71,10 +71,10 @@ class StateNoise:
     def __init__(
         self, count: int, kind: Kind, features: int, *, task: str, split: Split = "train"
     ) -> None:
-        self.count = checks.whole(count, "state_noise", 1, MOST)
-        self.features = checks.whole(features, "features", 0)
-        self.kind = checks.choice(kind, KINDS, "state_noise_kind")
-        checks.choice(split, VARIANTS, "split")
+        self.count = schema.whole(count, "state_noise", 1, MOST)
+        self.features = schema.whole(features, "features", 0)
+        self.kind = schema.choice(kind, KINDS, "state_noise_kind")
+        schema.choice(split, VARIANTS, "split")
         self.identity = f"{kind}-v1({count})/{split}"
         self.variant = -1
         self._pool = VARIANTS[split]
@@ -90,7 +90,7 @@ class StateNoise:
             seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            self._rng = _generator(_EPISODES_V1, checks.whole(seed, "seed", 0))
+            self._rng = _generator(_EPISODES_V1, schema.whole(seed, "seed", 0))
         elif self._rng is None:
             self._rng = np.random.default_rng()
         self.variant = self._pool[int(len(self._pool) * self._rng.random())]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from revbis.system.extras import install_line, is_installed, missing_text
+from revbis.io.plugins import install_line, is_installed, missing_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from revbis.envs.environment import Simulation
     from revbis.envs.rendering import Quality
-    from revbis.envs.simulation import Simulation
 
 Score = Literal["return", "success"]
 

@@ -1,11 +1,17 @@
-"""Every suite: one line for each, and `register` for those of other packages."""
+"""Every suite: one line each, the names of their tasks, and whether a task can be made.
+
+Imports no simulator.
+"""
 
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from revbis.envs import custom, dmc, metaworld, registered
+from revbis.envs import dmc, gymnasium, metaworld
+from revbis.io import schema
+from revbis.io.plugins import require
 
 if TYPE_CHECKING:
     from revbis.envs.suite import Suite
@@ -15,7 +21,7 @@ SUITES: dict[str, Suite] = {
     for suite in (
         dmc.SUITE,
         metaworld.SUITE,
-        registered.SUITE,
+        gymnasium.REGISTERED,
     )
 }
 
@@ -47,12 +53,12 @@ def register(suite: Suite) -> None:
 def suite_of(task: str) -> Suite:
     """The suite of a task by its name; the user's own factories are one too."""
     prefix, colon, _ = task.partition(":")
-    return SUITES.get(prefix, custom.SUITE) if colon else custom.SUITE
+    return SUITES.get(prefix, gymnasium.CUSTOM) if colon else gymnasium.CUSTOM
 
 
 def forms() -> str:
     """How a task may be written, for messages."""
-    return f"{', '.join(suite.form for suite in SUITES.values())} or {custom.SUITE.form}"
+    return f"{', '.join(suite.form for suite in SUITES.values())} or {gymnasium.CUSTOM.form}"
 
 
 def listed() -> list[Suite]:
@@ -67,3 +73,83 @@ def packages() -> dict[str, str]:
         for package in suite.packages:
             extras.setdefault(package, suite.extra)
     return extras | {suite.packages[-1]: suite.extra for suite in SUITES.values() if suite.extra}
+
+
+def task_names(suite: str) -> list[str]:
+    """The tasks of a suite such as "dmc", as `make_env` takes them, installed or not.
+
+    Raises:
+        ValueError: If there is no such suite, or its tasks cannot be listed.
+    """
+    return _full_names(_listed_suite(suite))
+
+
+def missing(suite: str) -> str | None:
+    """What a suite such as "dmc" needs that is not installed, with the line that installs it.
+
+    Raises:
+        ValueError: If there is no such suite, or its tasks cannot be listed.
+    """
+    return _listed_suite(suite).missing()
+
+
+def check_name(task: str) -> None:
+    """Refuses a name that no task can have.
+
+    Raises:
+        ValueError: For a task that its suite does not have, with the nearest names, or one that is
+            not written as tasks are.
+    """
+    if not isinstance(task, str):
+        raise ValueError(f"a task must be {forms()}, got {task!r}")
+    prefix, _, name = task.partition(":")
+    if not (prefix and name):
+        raise ValueError(f"a task must be {forms()}, got {task!r}{_suggestion(task)}")
+    suite = suite_of(task)
+    if suite.tasks and name not in suite.tasks:
+        near = get_close_matches(task, _full_names(suite), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(
+            f"there is no task {task!r} among the {len(suite.tasks)} of {suite.name}{hint}"
+        )
+
+
+def check_task(task: str) -> None:
+    """Refuses a task that cannot be made here, without making it or importing its simulator.
+
+    Raises:
+        ValueError: For an unknown task.
+        ModuleNotFoundError: If its simulator is not installed, with the line that installs it.
+    """
+    check_name(task)
+    suite = suite_of(task)
+    text = suite.missing()
+    if text is not None:
+        raise ModuleNotFoundError(text)
+    if suite.check is not None:
+        suite.check(suite.local_name(task))
+
+
+def require_gymnasium(task: str) -> None:
+    """Refuses a task if Gymnasium is not installed, with the line for its own suite.
+
+    Raises:
+        ModuleNotFoundError: With the line that installs it.
+    """
+    suite = suite_of(task)
+    require("gymnasium", suite.extra, suite.subject)
+
+
+def _listed_suite(name: str) -> Suite:
+    return SUITES[schema.choice(name, [suite.name for suite in listed()], "suite")]
+
+
+def _full_names(suite: Suite) -> list[str]:
+    return [f"{suite.name}:{name}" for name in suite.tasks]
+
+
+def _suggestion(task: str) -> str:
+    """The nearest full name for a task written without its suite."""
+    full = {name: f"{suite.name}:{name}" for suite in listed() for name in suite.tasks}
+    near = get_close_matches(task, list(full), n=1, cutoff=0.7)
+    return f"; did you mean {full[near[0]]}?" if near else ""

@@ -1,27 +1,154 @@
-"""Loads an exported agent, which acts and embeds but does not learn."""
+"""An exported agent: its files read without trust, and the agent itself."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
 from revbis.agents import make_agent, resolve
-from revbis.config import Config
-from revbis.export.files import SETTINGS, read_settings, read_weights, widths
-from revbis.schema import Size
-from revbis.system.factories import load_factory
+from revbis.io import schema
+from revbis.io.files import digest, write_whole
+from revbis.io.plugins import load_factory
+from revbis.io.schema import ExportFile, Size
+from revbis.runs.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from revbis.agents import Agent
-    from revbis.agents.acting import Acting
+    from revbis.agents.base import Acting
     from revbis.agents.settings import AgentSettings
-    from revbis.schema import ExportFile
+
+WEIGHTS, SETTINGS, CARD = "weights.safetensors", "agent.json", "README.md"
+FORMAT = "revbis export 1"
+_LARGEST_SETTINGS = 1 << 20  # bytes
+
+
+def write_settings(folder: Path, content: ExportFile) -> None:
+    """Writes agent.json."""
+    write_whole(folder / SETTINGS, json.dumps(content, indent=2, allow_nan=False).encode())
+
+
+def read_settings(folder: Path) -> ExportFile:
+    """Reads agent.json.
+
+    Raises:
+        ValueError: If the folder is not an export of this version.
+    """
+    path = folder / SETTINGS
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} is not an export: it has no {SETTINGS}; revbis export RUN makes one"
+        )
+    if path.stat().st_size > _LARGEST_SETTINGS:
+        raise ValueError(f"{path} is larger than any {SETTINGS}; export the run again")
+    try:
+        values: dict[str, object] = schema.parse_json(path.read_bytes(), dict[str, object], "it")
+        if values.get("format") != FORMAT:
+            raise ValueError(f"its format must be {FORMAT!r}, got {values.get('format')!r:.80}")
+        return schema.convert(values, ExportFile, "it")
+    except ValueError as problem:
+        raise ValueError(f"{path} is not from revbis export: {problem}") from None
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes the weights.
+
+    Raises:
+        ValueError: If one of them is not finite.
+    """
+    from safetensors.torch import save
+
+    for name, tensor in tensors.items():
+        _check_finite(name, tensor, "the run's agent")
+    # Copies, because some are views of one memory, which the format does not have.
+    write_whole(folder / WEIGHTS, save({name: each.clone() for name, each in tensors.items()}))
+
+
+def read_weights(folder: Path, content: ExportFile, into: Mapping[str, Tensor]) -> None:
+    """Copies the weights into tensors that have the same names, shapes and types.
+
+    Nothing larger than they are is read.
+
+    Raises:
+        ValueError: If the file is missing, truncated or changed, or does not fit.
+    """
+    import torch
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / WEIGHTS
+    expected = {name: (list(each.shape), _type_name(each)) for name, each in into.items()}
+    if widths(folder, content) != {name: shape for name, (shape, _) in expected.items()}:
+        raise ValueError(_difference(path, widths(folder, content), expected))
+    if digest(path) != content["weights"]["digest"]:
+        raise ValueError(f"{path} has changed since it was exported; export the run again")
+    try:
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            for name, tensor in into.items():
+                value = file.get_tensor(name)
+                if value.dtype != tensor.dtype:
+                    raise ValueError(
+                        f"{path}: {name} must be {_type_name(tensor)}, got {_type_name(value)}"
+                    )
+                _check_finite(name, value, str(path))
+                tensor.copy_(value)
+    except (SafetensorError, OSError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
+
+
+def widths(folder: Path, content: ExportFile) -> dict[str, list[int]]:
+    """The shapes of the weights by name, from the head of their file alone.
+
+    Raises:
+        ValueError: If the file is missing or truncated, or no file of tensors.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise ValueError(f"{folder} is incomplete: it has no {WEIGHTS}; export the run again")
+    size, wanted = path.stat().st_size, content["weights"]["bytes"]
+    if size != wanted:
+        raise ValueError(
+            f"{path} must have {wanted:,} bytes, got {size:,}: it is truncated or of another "
+            "export; export the run again"
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
+    except (SafetensorError, OSError) as problem:
+        raise ValueError(f"{path} cannot be read: {problem}") from None
+
+
+def _difference(
+    path: Path, got: Mapping[str, list[int]], expected: Mapping[str, tuple[list[int], str]]
+) -> str:
+    """Why the weights do not fit the settings: the first difference."""
+    if missing := sorted(expected.keys() - got.keys()):
+        return f"{path} does not fit {SETTINGS}: it has no {missing[0]}"
+    if foreign := sorted(got.keys() - expected.keys()):
+        return f"{path} does not fit {SETTINGS}: {foreign[0]!r:.80} is not of this agent"
+    name = next(name for name in sorted(got) if got[name] != expected[name][0])
+    return (
+        f"{path} does not fit {SETTINGS}: {name} must be {expected[name][0]}, "
+        f"got {schema.shown(got[name])}"
+    )
+
+
+def _check_finite(name: str, tensor: Tensor, owner: str) -> None:
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise ValueError(f"{owner}: {name} must be finite, but has NaN or infinity in it")
+
+
+def _type_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
 
 _ALWAYS_BUILT = 4096  # a layer this wide is built at once, whatever the weights
 
@@ -142,13 +269,13 @@ def check_method(method: str) -> str:
     if resolved.factory is not None:
         raise ValueError(
             f"{method} cannot be exported: it is code of your own ({resolved.factory}), and an "
-            "export contains no code; revbis.training.run.open_run opens the run"
+            "export contains no code; revbis.runs.run.open_run opens the run"
         )
     if resolved.agent.acting is None:
         raise ValueError(
             f"{method} cannot be exported: its networks are those of "
             f"{(resolved.agent.requires or ['another package'])[0]}, not of revbis; "
-            "revbis.training.run.open_run opens the run"
+            "revbis.runs.run.open_run opens the run"
         )
     return resolved.agent.acting
 

@@ -10,9 +10,10 @@ What needs torch loads on first use: names and options can be read without it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from revbis.objectives.designs import DESIGNS, Design
 from revbis.objectives.registry import (
+    DESIGNS,
     OBJECTIVES,
+    Design,
     ObjectiveEntry,
     make_objective,
     register,
@@ -20,9 +21,22 @@ from revbis.objectives.registry import (
 )
 
 if TYPE_CHECKING:
-    from revbis.objectives.base import BaseObjective
-    from revbis.objectives.bisimulation import BisimulationObjective
-    from revbis.objectives.coefficient import AdaptiveCoefficient
+    from revbis.objectives.base import (
+        BaseObjective,
+        NonFiniteError,
+        Objective,
+        ObjectiveOutput,
+        Transitions,
+    )
+    from revbis.objectives.bisimulation import (
+        AdaptiveCoefficient,
+        BisimulationObjective,
+        gaussian_w2,
+        pair_discount,
+        reward_gap,
+        smooth_gap,
+        target,
+    )
     from revbis.objectives.dbc import DBCObjective
     from revbis.objectives.distances import (
         energy_distance,
@@ -32,39 +46,29 @@ if TYPE_CHECKING:
         normalise,
         simsr_distance,
     )
-    from revbis.objectives.inputs import NonFiniteError, Transitions
-    from revbis.objectives.output import ObjectiveOutput
     from revbis.objectives.prediction import PredictionObjective
-    from revbis.objectives.protocol import Objective
-    from revbis.objectives.targets import (
-        gaussian_w2,
-        pair_discount,
-        reward_gap,
-        smooth_gap,
-        target,
-    )
 
 _HOMES = {
-    "AdaptiveCoefficient": "coefficient",
+    "AdaptiveCoefficient": "bisimulation",
     "BaseObjective": "base",
     "BisimulationObjective": "bisimulation",
     "DBCObjective": "dbc",
-    "NonFiniteError": "inputs",
-    "Objective": "protocol",
-    "ObjectiveOutput": "output",
+    "NonFiniteError": "base",
+    "Objective": "base",
+    "ObjectiveOutput": "base",
     "PredictionObjective": "prediction",
-    "Transitions": "inputs",
+    "Transitions": "base",
     "energy_distance": "distances",
-    "gaussian_w2": "targets",
+    "gaussian_w2": "bisimulation",
     "l1_distance": "distances",
     "l2_distance": "distances",
     "mico_distance": "distances",
     "normalise": "distances",
-    "pair_discount": "targets",
-    "reward_gap": "targets",
+    "pair_discount": "bisimulation",
+    "reward_gap": "bisimulation",
     "simsr_distance": "distances",
-    "smooth_gap": "targets",
-    "target": "targets",
+    "smooth_gap": "bisimulation",
+    "target": "bisimulation",
 }
 
 __all__ = [

@@ -1,8 +1,4 @@
-"""MICo, SimSR, energy, their revised and complete forms: points of one grid.
-
-The grid is distance × state-action encoder ψ × what follows × tie × weights. An objective receives
-embeddings and owns only its heads; the encoder φ stays with the agent.
-"""
+"""MICo, SimSR, energy, their revised and complete forms and the ablations: points of one grid."""
 
 from __future__ import annotations
 
@@ -10,20 +6,126 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from revbis.objectives.base import BaseObjective
-from revbis.objectives.coefficient import AdaptiveCoefficient
+from revbis.objectives.base import BaseObjective, ObjectiveOutput, Transitions, random_partners
 from revbis.objectives.distances import energy_distance, mico_distance, simsr_distance
-from revbis.objectives.inputs import Transitions, random_partners
-from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.scaling import RunningScale
-from revbis.objectives.targets import pair_discount, reward_gap, smooth_gap, target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from revbis.objectives.designs import Design
-    from revbis.objectives.protocol import Objective
+    from revbis.objectives.base import Objective
+    from revbis.objectives.registry import Design
+
+
+def reward_gap(reward: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
+    """Gaps |r_i − r_j|, [N] and [M] → [N, M], or [N] rowwise."""
+    return (reward - other).abs() if rowwise else (reward[:, None] - other).abs()
+
+
+def smooth_gap(reward: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
+    """Smooth-L1 gaps, [N] and [M] → [N, M], or [N] rowwise: those of the authors' released code.
+
+    There gaps of shape [B, 1] meet distances of shape [B]. The broadcast sets each distance beside
+    every pair's gap, so that φ and ψ see the batch's mean gap alone, and c also its variance.
+    """
+    gap = reward_gap(reward, other, rowwise=rowwise)
+    return functional.smooth_l1_loss(gap, torch.zeros_like(gap), reduction="none")
+
+
+def pair_discount(discount: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
+    """Discount of a pair, the geometric mean of its two: [N] and [M] → [N, M], or [N] rowwise.
+
+    It is γⁿ where both are, and 0 as soon as one of the two has terminated.
+    """
+    left, right = discount.sqrt(), other.sqrt()
+    return left * right if rowwise else left[:, None] * right
+
+
+def gaussian_w2(
+    mean: Tensor, deviation: Tensor, other: tuple[Tensor, Tensor], *, rowwise: bool = False
+) -> Tensor:
+    r"""2-Wasserstein distances of diagonal Gaussians, \(\sqrt{‖μ_i−μ_j‖² + ‖σ_i−σ_j‖²}\).
+
+    Args:
+        mean: [N, D].
+        deviation: [N, D], standard deviations.
+        other: Means and deviations of the others, [M, D].
+        rowwise: Compare row i with row i only.
+
+    Returns:
+        [N, M], or [N] rowwise.
+    """
+    left, right = torch.cat([mean, deviation], dim=1), torch.cat(other, dim=1)
+    if rowwise:
+        return (left - right).square().sum(dim=1).sqrt()
+    return torch.cdist(left, right)
+
+
+def target(
+    gap: Tensor, following: Tensor, reward_weight: Tensor | float, next_weight: Tensor | float
+) -> Tensor:
+    """Weighted reward gap plus weighted next-state distance (Eq. 9 with weights 1−c and c)."""
+    return reward_weight * gap + next_weight * following
+
+
+class AdaptiveCoefficient(nn.Module):
+    """(1−c, c) = softmax(raw_c), starting at (½, ½)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw_c = nn.Parameter(torch.zeros(2))
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The weights of the reward gap and of the next-state distance."""
+        reward_weight, next_weight = torch.softmax(self.raw_c, dim=0)
+        return reward_weight, next_weight
+
+
+_SLOWEST = 0.002  # weight of a new batch in the running means, at least
+
+
+class RunningScale(nn.Module):
+    """Divides reward gaps so that the mean distance of the exact metric is about ½.
+
+    With weights that add up to 1 the mean distance is the mean gap; with (1, γ) it is the mean gap
+    over 1 − γ. Running means of gap and discount are part of the state; they begin with the first
+    batch whose rewards differ. Multiplying all rewards by a constant leaves the scaled gaps as they
+    were.
+    """
+
+    gap: Tensor
+    discount: Tensor
+    batches: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("gap", torch.zeros(()))
+        self.register_buffer("discount", torch.zeros(()))
+        self.register_buffer("batches", torch.zeros(()))
+
+    @property
+    def value(self) -> Tensor:
+        """What gaps are divided by: 1 while all of them were 0."""
+        scale = 2 * self.gap / (1 - self.discount).clamp_min(1e-3)
+        return torch.where(scale > 0, scale, 1.0)
+
+    @torch.no_grad()
+    def forward(self, gap: Tensor, discount: Tensor | None) -> Tensor:
+        """The gaps divided by the scale, which takes them into account first.
+
+        Args:
+            gap: Reward gaps of a batch.
+            discount: Weights of the next-state term where those of the gaps are 1; else None.
+        """
+        mean = gap.mean().to(self.gap.dtype)
+        self.batches += (mean + self.batches) > 0  # counted from the first reward on
+        rate = (1 / self.batches.clamp_min(1)).clamp_min(_SLOWEST)
+        self.gap.lerp_(mean, rate)
+        if discount is not None:
+            self.discount.lerp_(discount.mean().to(self.discount.dtype), rate)
+        return gap / self.value
+
 
 Loss = Literal["huber", "squared"]
 Pairing = Literal["all", "permuted"]

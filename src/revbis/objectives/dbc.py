@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from revbis.objectives.base import BaseObjective
+from revbis.objectives.base import BaseObjective, ObjectiveOutput, Transitions, random_partners
+from revbis.objectives.bisimulation import gaussian_w2, pair_discount, reward_gap, target
 from revbis.objectives.distances import l1_distance
-from revbis.objectives.inputs import Transitions, random_partners
-from revbis.objectives.output import ObjectiveOutput
-from revbis.objectives.targets import gaussian_w2, pair_discount, reward_gap, target
 
 if TYPE_CHECKING:
     from revbis.objectives.bisimulation import Loss, Pairing

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from revbis.objectives.base import BaseObjective
+from revbis.objectives.base import BaseObjective, ObjectiveOutput
 from revbis.objectives.distances import l2_distance
-from revbis.objectives.output import ObjectiveOutput
 
 if TYPE_CHECKING:
+    from revbis.objectives.base import Transitions
     from revbis.objectives.bisimulation import Loss
-    from revbis.objectives.inputs import Transitions
 
 
 class PredictionObjective(BaseObjective):

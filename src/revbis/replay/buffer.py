@@ -10,14 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revbis import checks
-from revbis.replay.batch import Batch, OneStep, Sequences
-from revbis.replay.kernels import Array, Ints, n_step_returns
-from revbis.replay.observations import observe
-from revbis.replay.queue import StartQueue, find_starts
+from revbis.io import schema
+from revbis.replay.batch import Array, Batch, Ints, OneStep, Sequences, n_step_returns, observe
 from revbis.replay.sequences import SequenceStarts, ShiftUnit, Steps, Views, gather_sequences
-from revbis.replay.state import FORMAT, check_state
-from revbis.replay.storage import Layout, RecordArrays, Ring, Storage
+from revbis.replay.storage import (
+    FORMAT,
+    Layout,
+    RecordArrays,
+    Ring,
+    StartQueue,
+    Storage,
+    check_state,
+    find_starts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,11 +89,11 @@ class Replay:
         one_step: bool = False,
     ) -> None:
         layout = Layout.checked(capacity, observation_shape, action_size)
-        self.stack = checks.whole(stack, "stack", 1)
-        self.n_step = checks.whole(n_step, "n_step", 1)
-        self.discount = checks.discount(discount, "discount")
+        self.stack = schema.whole(stack, "stack", 1)
+        self.n_step = schema.whole(n_step, "n_step", 1)
+        self.discount = schema.discount(discount, "discount")
         self.shift = layout.checked_shift(shift)
-        self.one_step = checks.flag(one_step, "one_step")
+        self.one_step = schema.flag(one_step, "one_step")
         least = self.stack + self.n_step + 1
         if layout.capacity < least:
             raise ValueError(
@@ -96,7 +101,7 @@ class Replay:
                 f"got {layout.capacity}; use a larger --replay-capacity"
             )
         self._layout = layout
-        self._generator = np.random.Generator(np.random.PCG64(checks.whole(seed, "seed", 0)))
+        self._generator = np.random.Generator(np.random.PCG64(schema.whole(seed, "seed", 0)))
         self._ring = Ring(layout, storage, directory)
         self._starts = StartQueue(layout.capacity)
         self._sequences = SequenceStarts(self._ring, self.stack)
@@ -168,14 +173,14 @@ class Replay:
         """
         if not self._running:
             raise ValueError("add needs a running episode; call begin with its first frame before")
-        checks.flag(last, "last")
-        action = checks.finite_matrix(action, (self._layout.action_size,), "action")
+        schema.flag(last, "last")
+        action = schema.finite_matrix(action, (self._layout.action_size,), "action")
         if np.abs(action).max() > _LARGEST:
             raise ValueError(f"action must fit in 32 bits, got {action}")
-        reward = checks.number(reward, "reward")
+        reward = schema.number(reward, "reward")
         if not abs(reward) <= _LARGEST:
             raise ValueError(f"reward must be a finite 32-bit number, got {reward:g}")
-        discount = checks.number(discount, "discount")
+        discount = schema.number(discount, "discount")
         if not 0.0 <= discount <= 1.0:
             raise ValueError(f"discount must be in [0, 1], got {discount:g}")
         age = int(self._ring.columns["age"][(self._written - 1) % self._layout.capacity]) + 1
@@ -201,7 +206,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -252,10 +257,10 @@ class Replay:
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
         count = self._sequences.count(length, self._written)
         images = batch_size * len(Views.checked(shift, at, length).steps)
-        checks.whole(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
+        schema.whole(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
         with self._timed():
             positions = self._generator.integers(count, size=batch_size)
             return self.gather_sequences(positions, length, shift=shift, at=at)
@@ -293,7 +298,7 @@ class Replay:
         Returns:
             Plain arrays: the parts of the records, and "start", the index of the first.
         """
-        start, stop = checks.whole(start, "start", 0), checks.whole(stop, "stop", 0)
+        start, stop = schema.whole(start, "start", 0), schema.whole(stop, "stop", 0)
         if not start <= stop <= self._written:
             raise ValueError(
                 f"export needs 0 <= start <= stop <= {self._written} (records written), "
@@ -327,7 +332,7 @@ class Replay:
         self._written, self._running = 0, False
         self._starts.replace(np.empty(0, np.int64))
         self._sequences.clear()
-        written = checks.whole(state["written"], "state's written", 0)
+        written = schema.whole(state["written"], "state's written", 0)
         self._ring.fill(pieces, written)
         try:
             self._generator.bit_generator.state = state["generator"]

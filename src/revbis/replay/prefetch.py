@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revbis import checks
-from revbis.replay.batch import Batch, OneStep
+from revbis.io import schema
+from revbis.replay.batch import Batch, OneStep, observe
 from revbis.replay.buffer import Replay
-from revbis.replay.observations import observe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from revbis.replay.kernels import Ints
+    from revbis.replay.batch import Ints
     from revbis.replay.storage import RecordArrays
 
 
@@ -55,8 +54,8 @@ class PrefetchingReplay(Replay):
 
     def __init__(self, *args: Any, steps: int, pinned: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._steps = checks.whole(steps, "steps", 1)
-        self._pinned = checks.flag(pinned, "pinned")
+        self._steps = schema.whole(steps, "steps", 1)
+        self._pinned = schema.flag(pinned, "pinned")
         self._worker: ThreadPoolExecutor | None = None
         self._guesses: deque[_Guess] = deque()  # in the order in which a batch is made
         self.images = 0  # in all batches

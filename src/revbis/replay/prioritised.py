@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revbis import checks
+from revbis.io import schema
 from revbis.replay.buffer import LARGEST_BATCH, Replay
 from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from revbis.replay.batch import Sequences
-    from revbis.replay.kernels import Ints
-    from revbis.replay.queue import StartQueue
-    from revbis.replay.storage import RecordArrays
+    from revbis.replay.batch import Ints, Sequences
+    from revbis.replay.storage import RecordArrays, StartQueue
 
 _NUMBER = np.dtype("<f4")  # of a saved priority
 
@@ -74,16 +72,16 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = checks.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
-        checks.choice(shift, SHIFT_UNITS, "shift")
-        length = checks.whole(length, "length", 1)
+        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        schema.choice(shift, SHIFT_UNITS, "shift")
+        length = schema.whole(length, "length", 1)
         if self._length not in (None, length):
             raise ValueError(
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
                 "use one length"
             )
         queue = self._own.queue(length, self._written)
-        checks.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
+        schema.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
         if not len(queue):
             raise ValueError(
                 f"sample_prioritised needs {length} consecutive steps of one episode, but the "
@@ -110,7 +108,7 @@ class PrioritisedReplay(Replay):
             ValueError: If shapes or values are wrong.
         """
         entry, values = (
-            checks.real_array(value, name)
+            schema.real_array(value, name)
             for value, name in ((entry, "entry"), (priority, "priority"))
         )
         if self._length is None or entry.ndim != 1 or entry.dtype.kind not in "iu":
@@ -154,7 +152,7 @@ class PrioritisedReplay(Replay):
         if saved is None:
             return
         try:
-            length = checks.whole(saved["length"], "length", 1)
+            length = schema.whole(saved["length"], "length", 1)
             values = np.frombuffer(base64.b64decode(saved["values"], validate=True), _NUMBER)
             count = len(self._own.queue(length, self._written))
             if not (len(values) <= count and (np.isfinite(values) & (values > 0)).all()):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import torch
 
-from revbis import checks
-from revbis.replay.batch import Sequences
-from revbis.replay.observations import observe
-from revbis.replay.queue import StartQueue, has_whole_stack
+from revbis.io import schema
+from revbis.replay.batch import Sequences, observe
+from revbis.replay.storage import StartQueue, has_whole_stack
 
 if TYPE_CHECKING:
-    from revbis.replay.kernels import Ints
+    from revbis.replay.batch import Ints
     from revbis.replay.storage import Ring
 
 ShiftUnit = Literal["sequence", "image"]
@@ -54,7 +53,7 @@ class SequenceStarts:
         Raises:
             ValueError: If the length is below 1, or such a sequence can never be in the ring.
         """
-        length = checks.whole(length, "length", 1)
+        length = schema.whole(length, "length", 1)
         longest = len(self._ages) - 1
         if length > longest:
             raise ValueError(
@@ -132,10 +131,10 @@ class Views(NamedTuple):
         Raises:
             ValueError: If a step is not in the sequence, or the unit is unknown.
         """
-        alike = checks.choice(shift, SHIFT_UNITS, "shift") == "sequence"
+        alike = schema.choice(shift, SHIFT_UNITS, "shift") == "sequence"
         steps = np.arange(length + 1)
         if at is not None:
-            named = [checks.whole(step, "a step of at", 0, length) for step in at]
+            named = [schema.whole(step, "a step of at", 0, length) for step in at]
             steps = np.array(named, np.int64)
         if not len(steps):
             raise ValueError("at must name at least one step; use None for all of them")

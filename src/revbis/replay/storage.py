@@ -1,4 +1,4 @@
-"""The ring: one preallocated record per frame, in memory or with its frames in a file."""
+"""The ring: one preallocated record per frame, in memory or in a file, and where samples start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis import checks
-from revbis.system import memory
-from revbis.system.words import in_words
+from revbis.io import machine, schema
+from revbis.io.text import in_words
+
+if TYPE_CHECKING:
+    from revbis.replay.batch import Array, Ints
 
 Storage = Literal["ram", "disk"]
 STORAGES = ("ram", "disk")
@@ -47,15 +49,15 @@ class Layout:
                 "observation_shape must be (C, H, W) for pixels or (D,) for vectors, got "
                 f"{observation_shape!r:.80}"
             )
-        shape = tuple(checks.whole(n, "observation_shape's sizes", 1) for n in observation_shape)
+        shape = tuple(schema.whole(n, "observation_shape's sizes", 1) for n in observation_shape)
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"observation_shape must be (C, H, W) for pixels or (D,) for vectors, got {shape}"
             )
         return cls(
-            checks.whole(capacity, "capacity", 1),
+            schema.whole(capacity, "capacity", 1),
             shape,
-            checks.whole(action_size, "action_size", 1),
+            schema.whole(action_size, "action_size", 1),
         )
 
     @property
@@ -88,7 +90,7 @@ class Layout:
     def checked_frame(self, frame: NDArray[Any]) -> NDArray[Any]:
         """A frame of the right shape and type, and finite, or a ValueError."""
         shape, dtype = self.columns["frame"]
-        frame = checks.real_array(frame, "frame")
+        frame = schema.real_array(frame, "frame")
         if frame.shape != shape or frame.dtype != dtype:
             raise ValueError(
                 f"frame must be {dtype} of shape {shape}, got {frame.dtype} of shape {frame.shape}"
@@ -99,7 +101,7 @@ class Layout:
 
     def checked_shift(self, shift: int) -> int:
         """The shift that applies: none for vectors, less than the image for pixels."""
-        shift = checks.whole(shift, "shift", 0)
+        shift = schema.whole(shift, "shift", 0)
         if not self.pixels:
             return 0
         side = min(self.observation_shape[1:])
@@ -144,7 +146,7 @@ class Ring:
         self.layout = layout
         self._file: int | None = None
         self._folder = str(directory)
-        if checks.choice(storage, STORAGES, "storage") == "disk":
+        if schema.choice(storage, STORAGES, "storage") == "disk":
             _ensure_disk_fits(layout, directory)
         else:
             _ensure_memory_fits(layout, layout.frame_bytes + layout.other_bytes)
@@ -239,8 +241,8 @@ class Ring:
 
 
 def _ensure_memory_fits(layout: Layout, needed: int) -> None:
-    fitting = memory.available_bytes() * layout.capacity // needed
-    memory.ensure_fits(
+    fitting = machine.available_bytes() * layout.capacity // needed
+    machine.ensure_fits(
         needed,
         f"a replay of {layout.capacity:,} frames",
         "use --replay-storage disk or a smaller --replay-capacity "
@@ -261,8 +263,148 @@ def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
             f"only {in_words(free)} is free at {directory}; use another directory or a "
             f"smaller --replay-capacity (up to {free * layout.capacity // needed:,} fits)"
         )
-    memory.ensure_fits(
+    machine.ensure_fits(
         layout.other_bytes,
         f"what a replay of {layout.capacity:,} frames keeps beside them",
         "use a smaller --replay-capacity",
     )
+
+
+FORMAT = 1
+
+
+def check_state(state: dict[str, Any], own: dict[str, Any]) -> None:
+    """Refuses what state() of a buffer with these settings did not return.
+
+    Args:
+        state: What is to be restored.
+        own: The settings of the buffer.
+
+    Raises:
+        ValueError: If the state is of another format, damaged or of other settings.
+    """
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        came = state.get("format") if isinstance(state, dict) else type(state).__name__
+        raise ValueError(f"the replay's state must be of format {FORMAT}, got {came!r}")
+    missing = {"settings", "written", "running", "generator"} - set(state)
+    if missing or not (
+        isinstance(state["settings"], dict)
+        and isinstance(state["running"], bool)
+        and isinstance(state["generator"], dict)
+    ):
+        raise ValueError("the replay's state is damaged: give what state() returned, unchanged")
+    saved = state["settings"]
+    differing = [
+        f"{name} {saved.get(name)!r}, not {value!r}"
+        for name, value in own.items()
+        if saved.get(name) != value
+    ]
+    if differing:
+        raise ValueError(
+            f"the saved replay has {'; '.join(differing)}; use the settings it was saved with"
+        )
+
+
+class StartQueue:
+    """Indices of the records where transitions or sequences start, with access by position.
+
+    They enter and leave in the order of their records: position 0 is the oldest.
+
+    Args:
+        capacity: The most that are ever in the queue.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._ring = np.empty(capacity, np.int64)
+        self._left = 0
+        self._entered = 0
+
+    def __len__(self) -> int:
+        return self._entered - self._left
+
+    @property
+    def left(self) -> int:
+        """How many have left: the number of the oldest entry."""
+        return self._left
+
+    @property
+    def entered(self) -> int:
+        """How many have ever entered: the next entry's number."""
+        return self._entered
+
+    def at(self, positions: Ints) -> Ints:
+        """The indices at positions.
+
+        Raises:
+            IndexError: If a position is not in the queue.
+            ValueError: If positions are no 1-D integers.
+        """
+        positions = schema.real_array(positions, "positions")
+        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+            raise ValueError(
+                f"positions must be 1-D integers, got {positions.dtype} of {positions.shape}"
+            )
+        positions = positions.astype(np.int64)
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
+            raise IndexError(f"positions must be in [0, {len(self)})")
+        return self.numbered(self._left + positions)
+
+    def numbered(self, entries: Ints) -> Ints:
+        """The indices that are the entries of these numbers, from `left` to `entered` − 1."""
+        starts: Ints = self._ring[entries % len(self._ring)]
+        return starts
+
+    def append(self, start: int) -> None:
+        """Puts an index at the end."""
+        self._ring[self._entered % len(self._ring)] = start
+        self._entered += 1
+
+    def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
+        """Takes out the indices whose stacks have lost a frame: see `has_whole_stack`."""
+        self._left = self.first_whole(oldest, ages, stack)
+
+    def first_whole(self, oldest: int, ages: Array, stack: int) -> int:
+        """The number of the first entry whose stack has all its frames, or `entered`."""
+        number = self._left
+        while number < self._entered:
+            if has_whole_stack(self._ring[number % len(self._ring)], oldest, ages, stack):
+                break
+            number += 1
+        return number
+
+    def replace(self, starts: Ints) -> None:
+        """Puts these indices in the place of all others."""
+        self._ring[: len(starts)] = starts
+        self._left, self._entered = 0, len(starts)
+
+
+def has_whole_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> NDArray[np.bool_]:
+    """Whether all frames of a record's stack are still there.
+
+    A stack begins with its episode or `stack` − 1 records back, so that of two records the later
+    one never has the earlier beginning: stacks are lost in the order of their records.
+
+    Args:
+        index: One record, or several.
+        oldest: The oldest record whose frame is there.
+        ages: Steps since the episode's first frame, by slot of the ring.
+        stack: Frames in an observation.
+    """
+    back = np.minimum(ages[index % len(ages)], stack - 1)
+    whole: NDArray[np.bool_] = index - back >= oldest
+    return whole
+
+
+def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:
+    """The records that are not the last of their episode and have their whole stack.
+
+    Args:
+        oldest: The oldest record whose frame is there.
+        written: How many records were ever written.
+        ages: Steps since the episode's first frame, by slot of the ring.
+        stack: Frames in an observation.
+    """
+    index = np.arange(oldest, written)
+    goes_on = np.append(ages[index[1:] % len(ages)] > 0, False)[: len(index)]
+    starts: Ints = index[goes_on & has_whole_stack(index, oldest, ages, stack)]
+    return starts

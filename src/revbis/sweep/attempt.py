@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from revbis.system import runtime
+from revbis.io import runtime
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -59,10 +59,9 @@ class Outcome:
 def attempt(job: Job) -> Outcome:
     """Trains a run until it is finished, fails, is stopped, or is taken over by another attempt."""
     runtime.prepare(job.config["threads"])
-    from revbis.config import Config
-    from revbis.training.folder import RunFolder, SupersededError
-    from revbis.training.run import finished, train
-    from revbis.training.storage import MirroredFolder
+    from revbis.runs.config import Config
+    from revbis.runs.folder import MirroredFolder, RunFolder, SupersededError
+    from revbis.runs.run import finished, train
 
     config = Config.from_dict(job.config)
     if job.storage is None:
@@ -102,8 +101,8 @@ def _is_final(problem: Exception) -> bool:
     Files that cannot be read, and what a machine lacks, may be there elsewhere or later.
     """
     from revbis.envs.rendering import RenderingError
-    from revbis.training.checkpoint import DamagedError
-    from revbis.training.preflight import UnfitMachineError
+    from revbis.runs.checkpoint import DamagedError
+    from revbis.runs.preflight import UnfitMachineError
 
     passing = (DamagedError, RenderingError, UnfitMachineError, UnicodeError, json.JSONDecodeError)
     return isinstance(problem, ValueError) and not isinstance(problem, passing)

@@ -10,11 +10,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from revbis import checks, schema
 from revbis.agents.registry import resolve
-from revbis.config import RUN_SETTINGS, Config, setting_names
-from revbis.presets import preset_config
-from revbis.schema import Seed, Text
+from revbis.io import schema
+from revbis.io.schema import Seed, Text
+from revbis.runs.config import RUN_SETTINGS, Config, setting_names
+from revbis.runs.presets import preset_config
 
 _MOST_RUNS = 100_000
 _FOLDER = re.compile(r"[\w=+,-][\w=+,. -]{0,99}")
@@ -105,7 +105,7 @@ def read_grid(name: str) -> Grid:
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not text") from None
     else:
-        checks.choice(name, shipped_grids(), "the grid")
+        schema.choice(name, shipped_grids(), "the grid")
         text = (files("revbis.sweep") / "grids" / f"{name}.yaml").read_text()
     return grid_from(_load_yaml(text, name), name)
 

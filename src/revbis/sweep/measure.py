@@ -14,8 +14,8 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from revbis.config import Config
-from revbis.sweep.projection import Speed, activation_bytes
+from revbis.runs.config import Config
+from revbis.sweep.plan import Speed, activation_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,13 +143,13 @@ def _send(**parts: float | int | None) -> None:
 
 def main() -> None:
     """Measures the config given as JSON, part by part."""
-    from revbis.system import runtime
+    from revbis.io import runtime
 
     _limit_memory()
     config = Config.from_dict(json.loads(sys.argv[1]))
     runtime.prepare(config.threads)
     from revbis.envs import make_env
-    from revbis.training.build import make_agent, make_replay, resolve_device
+    from revbis.runs.trainer import make_agent, make_replay, resolve_device
 
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon

@@ -16,7 +16,7 @@ from revbis.sweep.attempt import Job, Outcome, attempt
 from revbis.sweep.driver import Ended
 
 if TYPE_CHECKING:
-    from revbis.sweep.place import Place
+    from revbis.sweep.driver import Place
 
 _LOG = logging.getLogger("revbis")
 _GRACE_SECONDS = 120.0

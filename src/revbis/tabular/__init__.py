@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from revbis.tabular.comparison import Comparison, compare
     from revbis.tabular.embedding import Embedding, NegativeType, negative_type
     from revbis.tabular.mdp import FiniteMDP
-    from revbis.tabular.metrics.bisimulation import bisimulation
-    from revbis.tabular.metrics.lax_bisimulation import lax_bisimulation
-    from revbis.tabular.metrics.mico import mico
-    from revbis.tabular.metrics.pi_bisimulation import pi_bisimulation
-    from revbis.tabular.metrics.revised import revised
+    from revbis.tabular.metrics import (
+        bisimulation,
+        lax_bisimulation,
+        mico,
+        pi_bisimulation,
+        revised,
+    )
     from revbis.tabular.registry import METRICS, Metric, register_metric, unregister_metric
     from revbis.tabular.result import MetricResult
     from revbis.tabular.solver import ToleranceWarning, solve
@@ -60,11 +62,7 @@ _MODULES = {
     "comparison": ("Comparison", "compare"),
     "embedding": ("Embedding", "NegativeType", "negative_type"),
     "mdp": ("FiniteMDP",),
-    "metrics.bisimulation": ("bisimulation",),
-    "metrics.lax_bisimulation": ("lax_bisimulation",),
-    "metrics.mico": ("mico",),
-    "metrics.pi_bisimulation": ("pi_bisimulation",),
-    "metrics.revised": ("revised",),
+    "metrics": ("bisimulation", "lax_bisimulation", "mico", "pi_bisimulation", "revised"),
     "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),
     "result": ("MetricResult",),
     "solver": ("ToleranceWarning", "solve"),

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis import checks
+from revbis.io import schema
 from revbis.tabular.bounds import ValueGapBound, value_gap_bound
 from revbis.tabular.mdp import FiniteMDP
 from revbis.tabular.registry import find_metric
@@ -71,7 +71,7 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
 
 def check_eps(eps: float) -> float:
     """A number that is not negative."""
-    eps = checks.number(eps, "eps")
+    eps = schema.number(eps, "eps")
     if not eps >= 0:
         raise ValueError(f"eps must be at least 0, got {eps:g}")
     return eps

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from revbis import checks
+from revbis.io import schema
 from revbis.tabular.bounds import certify
 from revbis.tabular.result import MetricResult, as_result
 from revbis.tabular.values import bounded_value
@@ -73,8 +73,8 @@ def compare(
     n = as_result(exact).n
     if n < 2:
         raise ValueError("comparing distances needs at least two states")
-    neighbours, seed = checks.whole(neighbours, "neighbours", 1), checks.whole(seed, "seed", 0)
-    d = checks.finite_matrix(learned, (n, n), "learned")
+    neighbours, seed = schema.whole(neighbours, "neighbours", 1), schema.whole(seed, "seed", 0)
+    d = schema.finite_matrix(learned, (n, n), "learned")
     reference = exact.matrix()
     i, j = np.triu_indices(n, 1)
     gap = _value_gaps(exact, i, j)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.system.compiled import compiled
+from revbis.io.machine import compiled
 from revbis.tabular.registry import OnIteration, Solution
-from revbis.tabular.wasserstein import TransportProblem, offers, row_blocks
-from revbis.tabular.wasserstein_kernels import hausdorff_couple
+from revbis.tabular.wasserstein import TransportProblem, hausdorff_couple, offers, row_blocks
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -17,10 +17,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from revbis import checks
-from revbis.system.memory import ensure_fits
+from revbis.io import schema
+from revbis.io.machine import ensure_fits
+from revbis.tabular.mdp import row_pairs
 from revbis.tabular.registry import METRICS, find_metric
-from revbis.tabular.validation import row_pairs
 
 if TYPE_CHECKING:
     from revbis.tabular.result import MetricResult
@@ -100,11 +100,11 @@ def negative_type(d: ArrayLike, error_bound: float = 0.0) -> NegativeType:
             part is tested.
         error_bound: How far an entry may be from the matrix of interest.
     """
-    n = len(checks.real_array(d, "d")) if np.ndim(d) else 0
+    n = len(schema.real_array(d, "d")) if np.ndim(d) else 0
     if not n:
         raise ValueError("d must be an (n, n) array with at least one row")
-    distances = checks.finite_matrix(d, (n, n), "d")
-    error = checks.number(error_bound, "error_bound")
+    distances = schema.finite_matrix(d, (n, n), "d")
+    error = schema.number(error_bound, "error_bound")
     if not error >= 0:
         raise ValueError(f"error_bound must be at least 0, got {error:g}")
     ensure_fits(2 * 8 * n**2, f"the spectrum of a {n} × {n} matrix", "use fewer rows")
@@ -115,7 +115,7 @@ def negative_type(d: ArrayLike, error_bound: float = 0.0) -> NegativeType:
 def embed(result: MetricResult, factor: Array | None, dimension: int | None) -> Embedding:
     """What `MetricResult.embedding` returns; the factor is Z of a low-rank result."""
     if dimension is not None:
-        dimension = checks.whole(dimension, "dimension", 1, max(result.n, _FEW))
+        dimension = schema.whole(dimension, "dimension", 1, max(result.n, _FEW))
     if not find_metric(result.metric).is_euclidean:
         raise ValueError(_no_embedding(result))
     if factor is not None:

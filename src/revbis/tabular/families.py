@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from revbis.system.memory import available_bytes
+from revbis.io.machine import available_bytes
 from revbis.tabular import deterministic, linear, wasserstein
 from revbis.tabular.linear import LinearProblem
 from revbis.tabular.operators import Chain

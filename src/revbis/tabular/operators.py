@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.system.compiled import compiled
+from revbis.io.machine import compiled
 
 if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from revbis.system.files import whole_file
+from revbis.io.files import whole_file
 from revbis.tabular.embedding import principal_axes
 from revbis.tabular.registry import find_metric
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 BUILT_IN = {
-    "revised": "revbis.tabular.metrics.revised",
-    "mico": "revbis.tabular.metrics.mico",
-    "pi_bisimulation": "revbis.tabular.metrics.pi_bisimulation",
-    "bisimulation": "revbis.tabular.metrics.bisimulation",
-    "lax_bisimulation": "revbis.tabular.metrics.lax_bisimulation",
+    "revised": "revbis.tabular.metrics:REVISED",
+    "mico": "revbis.tabular.metrics:MICO",
+    "pi_bisimulation": "revbis.tabular.metrics:PI_BISIMULATION",
+    "bisimulation": "revbis.tabular.metrics:BISIMULATION",
+    "lax_bisimulation": "revbis.tabular.metrics:LAX_BISIMULATION",
 }
 LEVELS = ("state", "state_action")
 ALL = "all"  # what the command line calls all of them
@@ -182,9 +182,9 @@ def find_metric(name: str) -> Metric[Any]:
     Raises:
         ValueError: For an unknown name, with the known ones.
     """
-    from revbis import checks
+    from revbis.io import schema
 
-    return METRICS[checks.choice(name, METRICS, "metric")]
+    return METRICS[schema.choice(name, METRICS, "metric")]
 
 
 def register_metric(metric: Metric[Any]) -> None:
@@ -216,7 +216,8 @@ def unregister_metric(name: str) -> None:
     _REGISTRY.remove(name)
 
 
-def _load(module: str) -> Metric[Any]:
-    record = import_module(module).METRIC
+def _load(place: str) -> Metric[Any]:
+    name, _, record_name = place.partition(":")
+    record = getattr(import_module(name), record_name)
     assert isinstance(record, Metric)
     return record

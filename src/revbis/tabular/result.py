@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from revbis import checks
-from revbis.system.memory import ensure_fits
+from revbis.io import schema
+from revbis.io.machine import ensure_fits
 from revbis.tabular.embedding import Embedding, embed
-from revbis.tabular.validation import row_indices, row_pairs
+from revbis.tabular.mdp import row_indices, row_pairs
 
 if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP
@@ -105,7 +105,7 @@ class MetricResult:
 
     def row(self, i: int) -> Array:
         """Distances from i to everything, (n,)."""
-        checks.whole(i, "i", 0)
+        schema.whole(i, "i", 0)
         if self._factors is None:
             return self.pairs(i, np.arange(self.n))
         at = row_indices(i, "i", self.n)

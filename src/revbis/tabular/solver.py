@@ -10,8 +10,8 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from revbis import checks
-from revbis.system.memory import ensure_fits
+from revbis.io import schema
+from revbis.io.machine import ensure_fits
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.registry import (
     LEVELS,
@@ -83,7 +83,7 @@ def blank_result(
 ) -> MetricResult:
     """A result that is checked and not yet solved."""
     record = find_metric(metric)
-    checks.choice(level, LEVELS, "level")
+    schema.choice(level, LEVELS, "level")
     if level not in record.levels:
         rows = "states" if record.levels == ("state",) else "state-action pairs"
         raise ValueError(f"{metric} is a metric on {rows}: level must be {record.levels[0]!r}")
@@ -95,9 +95,9 @@ def blank_result(
         level=level,
         mdp=mdp,
         policy=_checked_policy(record, mdp, policy),
-        gamma=checks.discount(gamma),
+        gamma=schema.discount(gamma),
         c=_coefficient(c),
-        tol=checks.positive(tol, "tol"),
+        tol=schema.positive(tol, "tol"),
         error_bound=np.inf,
         iterations=0,
         solver="",
@@ -114,8 +114,8 @@ def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...]
     if c is None:
         return None
     if isinstance(c, float | int | str) or not isinstance(c, Sequence | np.ndarray):
-        return checks.discount(c, "c")
-    values = tuple(checks.discount(x, f"c[{i}]") for i, x in enumerate(c))
+        return schema.discount(c, "c")
+    values = tuple(schema.discount(x, f"c[{i}]") for i, x in enumerate(c))
     if not values:
         raise ValueError("c is an empty sequence: give at least one coefficient")
     return values
@@ -134,7 +134,7 @@ def _checked_policy(metric: Metric[Any], mdp: FiniteMDP, policy: ArrayLike | Non
 def _chosen(metric: Metric[P], problem: P, tol: float, solver: str) -> Iterable[Solver[P]]:
     """The solver of that name, or the candidates for "auto"."""
     usable = {each.name: each for each in metric.usable(problem)}
-    checks.choice(solver, ("auto", *usable), "solver")
+    schema.choice(solver, ("auto", *usable), "solver")
     if solver != "auto":
         return [usable[solver]]
     return metric.candidates(problem, tol) if metric.candidates else usable.values()

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import spsolve
 
-from revbis import checks
+from revbis.io import schema
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.operators import mean_state_chain
 
@@ -22,15 +22,15 @@ _DIRECT_UP_TO = 20_000
 
 def policy_value(mdp: FiniteMDP, policy: ArrayLike, gamma: float) -> Array:
     """V of the policy, (S,)."""
-    gamma = checks.discount(gamma)
+    gamma = schema.discount(gamma)
     chain = mean_state_chain(mdp, as_policy(mdp, policy))
     return _chain_value(chain.P, chain.mean_reward, gamma)
 
 
 def action_value(mdp: FiniteMDP, value: ArrayLike, gamma: float) -> Array:
     """Q(s, a) = r(s, a) + γ E V(s'), (S, A); −inf where the action is not available."""
-    value = checks.finite_matrix(value, (as_mdp(mdp).n_states,), "value")
-    gamma = checks.discount(gamma)
+    value = schema.finite_matrix(value, (as_mdp(mdp).n_states,), "value")
+    gamma = schema.discount(gamma)
     q = mdp.rewards + gamma * (mdp.transitions @ value).reshape(mdp.rewards.shape)
     return np.where(mdp.available, q, -np.inf)
 
@@ -38,7 +38,7 @@ def action_value(mdp: FiniteMDP, value: ArrayLike, gamma: float) -> Array:
 def optimal_policy(mdp: FiniteMDP, gamma: float) -> tuple[Array, Array]:
     """The optimal value (S,) and a deterministic policy (S, A) that attains it."""
     as_mdp(mdp)
-    gamma = checks.discount(gamma)
+    gamma = schema.discount(gamma)
     choice = action_value(mdp, np.zeros(mdp.n_states), gamma).argmax(axis=1)
     everyone = np.arange(mdp.n_states)
     while True:

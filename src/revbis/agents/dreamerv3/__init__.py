@@ -1,1 +1,0 @@
-"""Dreamer-v3: a thin adapter to the agent of sheeprl."""

@@ -1,1 +1,0 @@
-"""DrQ-v2, alone or with a bisimulation objective. `settings` can be read without torch."""

@@ -1,0 +1,211 @@
+"""What presets set for each agent, with the source of each value. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TACO = "TACO's code"
+Values = dict[str, tuple[Any, str]]
+
+_TACO_LOSSES: Values = {
+    "action_steps": (3, TACO),
+    "tokens": ("learned", TACO),
+    "token_dim": (None, TACO),  # int(1.25 A) + 1
+    "taco_loss": (True, TACO),
+    "curl_loss": (True, TACO),
+    "reward_loss": (True, TACO),
+}
+_TACO_PAPER: Values = _TACO_LOSSES | {
+    "pixels": (84, TACO),
+    "frame_stack": (3, TACO),
+    "action_repeat": (2, TACO),
+    "batch_size": (1024, TACO),
+    "n_step": (3, TACO),
+    "discount": (0.99, TACO),
+    "update_every": (2, TACO),
+    "replay_capacity": (1_000_000, TACO),
+    "explore_steps": (2000, TACO),
+    "mode": ("alternating", TACO),
+    "feature_dim": (50, TACO),
+    "latent_dim": (50, TACO),
+    "hidden": (1024, TACO),
+    "channels": (32, TACO),
+    "strides": ((2, 1, 1, 1), TACO),
+    "shift": (4, TACO),
+    "learning_rate": (1e-4, TACO),
+    "objective_learning_rate": (1e-4, TACO),
+    "target_rate": (0.01, TACO),
+    "action_penalty": (0.0, TACO),
+    "noise_clip": (0.3, TACO),
+    "noise_start": (1.0, TACO),
+    "noise_end": (0.1, TACO),
+    "noise_steps": (500_000, TACO),  # of its "medium" tasks
+}
+
+
+def taco_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
+    """The settings in which a preset differs from DrQ-v2's, or has another source."""
+    return _TACO_PAPER if name == "paper" else _TACO_LOSSES
+
+
+TDMPC, OURS = "TD-MPC's code", "ours"
+NOTES = "notes on TD-MPC's paper"  # second-hand: neither the paper nor the code was at hand for it
+
+_LONG_REPEATS = ("cartpole_",)
+_SHORT_REPEATS = ("walker_", "dog_", "humanoid_")
+
+_TDMPC_PAPER: Values = {
+    "n_step": (1, TDMPC),
+    "discount": (0.99, TDMPC),
+    "update_every": (1, TDMPC),
+    "shift": (4, TDMPC),
+    "batch_size": (256, NOTES),
+    "explore_steps": (5000, TDMPC),
+    "latent_dim": (50, TDMPC),
+    "hidden": (512, TDMPC),
+    "encoder_hidden": (256, TDMPC),
+    "channels": (32, TDMPC),
+    "strides": ((2, 2, 2, 2), TDMPC),
+    "learning_rate": (3e-4, NOTES),
+    "horizon": (5, TDMPC),
+    "horizon_steps": (25_000, TDMPC),
+    "loss_decay": (0.5, TDMPC),
+    "consistency_weight": (2.0, TDMPC),
+    "reward_weight": (0.5, TDMPC),
+    "value_weight": (0.1, TDMPC),
+    "gradient_clip": (10.0, TDMPC),
+    "target_rate": (0.01, TDMPC),
+    "target_every": (2, TDMPC),
+    "priority_exponent": (0.6, TDMPC),
+    "importance_exponent": (0.4, TDMPC),
+    "iterations": (8, TDMPC),
+    "samples": (512, TDMPC),
+    "policy_samples": (25, TDMPC),
+    "elites": (64, TDMPC),
+    "temperature": (0.5, TDMPC),
+    "momentum": (0.1, TDMPC),
+    "noise_start": (0.5, TDMPC),
+    "noise_end": (0.05, TDMPC),
+    "noise_steps": (25_000, TDMPC),
+}
+_TDMPC_PAPER_STATE: Values = _TDMPC_PAPER | {
+    "batch_size": (512, TDMPC),
+    "learning_rate": (1e-3, TDMPC),
+    "iterations": (6, TDMPC),
+}
+
+_TDMPC_CPU: Values = _TDMPC_PAPER | {
+    "frames": (80_000, OURS),
+    "eval_every": (10_000, OURS),
+    "discount": (0.97, OURS),  # as far ahead as 270 frames of cartpole
+    "shift": (2, OURS),  # relative to 48 pixels as much as 4 of 84
+    "batch_size": (64, OURS),
+    "explore_steps": (500, OURS),
+    "hidden": (256, OURS),
+    "channels": (16, OURS),
+    "strides": ((2, 2, 1, 1), OURS),  # with 2 everywhere, 48 pixels leave one place
+    "learning_rate": (1e-3, OURS),
+    "horizon": (3, OURS),
+    "horizon_steps": (2000, OURS),
+    "noise_steps": (2000, OURS),
+    "iterations": (4, OURS),
+    "samples": (256, OURS),
+    "policy_samples": (12, OURS),
+    "elites": (32, OURS),
+}
+_TDMPC_CPU_STATE: Values = _TDMPC_CPU | {
+    "frames": (24_000, OURS),
+    "eval_every": (8000, OURS),
+    "discount": (0.99, TDMPC),
+    "batch_size": (256, OURS),
+    "horizon": (5, OURS),
+}
+
+_TDMPC_PRESETS = {
+    ("paper", "pixels"): _TDMPC_PAPER,
+    ("paper", "state"): _TDMPC_PAPER_STATE,
+    ("cpu", "pixels"): _TDMPC_CPU,
+    ("cpu", "state"): _TDMPC_CPU_STATE,
+}
+
+
+def tdmpc_presets(name: str, task: str, observation: str) -> Values:
+    """The settings that differ from other agents', each as value and source.
+
+    Args:
+        name: The preset.
+        task: The task; frames per action depend on it.
+        observation: pixels or state.
+    """
+    return _TDMPC_PRESETS[name, observation] | {"action_repeat": _tdmpc_repeat(task)}
+
+
+def _tdmpc_repeat(task: str) -> tuple[int, str]:
+    """Frames per action, and the source."""
+    suite, _, local = task.partition(":")
+    if suite == "metaworld":
+        return 1, TDMPC
+    if suite != "dmc":
+        return 2, OURS
+    if local.startswith("finger_"):
+        return 2, NOTES
+    if local.startswith(_LONG_REPEATS):
+        return 8, TDMPC
+    return (2 if local.startswith(_SHORT_REPEATS) else 4), TDMPC
+
+
+SHEEPRL, OURS = "sheeprl's dreamer_v3_S", "ours"
+
+_DREAMER_PAPER: Values = {
+    "pixels": (64, SHEEPRL),
+    "frame_stack": (1, SHEEPRL),  # the recurrent state remembers
+    "shift": (0, SHEEPRL),
+    "n_step": (1, SHEEPRL),
+    "discount": (0.997, SHEEPRL),  # to three digits
+    "update_every": (1, SHEEPRL),
+    "batch_size": (16, SHEEPRL),
+    "explore_steps": (1024, SHEEPRL),
+    "sequence_length": (64, SHEEPRL),
+    "hidden": (512, SHEEPRL),
+    "layers": (2, SHEEPRL),
+    "channels": (32, SHEEPRL),
+    "recurrent_dim": (512, SHEEPRL),
+    "groups": (32, SHEEPRL),
+    "classes": (32, SHEEPRL),
+    "horizon": (15, SHEEPRL),
+    "learning_rate": (1e-4, SHEEPRL),
+    "actor_learning_rate": (3e-5, SHEEPRL),
+    "critic_learning_rate": (3e-5, SHEEPRL),
+    "entropy_weight": (3e-4, SHEEPRL),
+}
+
+_DREAMER_CPU: Values = _DREAMER_PAPER | {
+    "pixels": (32, OURS),
+    "discount": (0.985, OURS),  # per four frames
+    "update_every": (2, OURS),
+    "explore_steps": (500, OURS),
+    "batch_size": (8, OURS),
+    "sequence_length": (32, OURS),
+    "hidden": (128, OURS),
+    "layers": (1, OURS),
+    "channels": (8, OURS),
+    "recurrent_dim": (128, OURS),
+    "groups": (16, OURS),
+    "classes": (16, OURS),
+    "learning_rate": (1e-3, OURS),
+    "actor_learning_rate": (3e-4, OURS),
+    "critic_learning_rate": (3e-4, OURS),
+}
+
+_DREAMER_PRESETS = {"paper": _DREAMER_PAPER, "cpu": _DREAMER_CPU}
+
+
+def dreamerv3_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
+    """The settings that differ from other agents', each as value and source.
+
+    Args:
+        name: The preset.
+        task: The task.
+        observation: pixels or state.
+    """
+    return _DREAMER_PRESETS[name]

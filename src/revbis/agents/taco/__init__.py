@@ -1,1 +1,0 @@
-"""TACO: DrQ-v2 with action tokens and three losses. `settings` can be read without torch."""

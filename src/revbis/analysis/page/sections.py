@@ -1,0 +1,381 @@
+"""What the page shows without a script, as plain data."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from revbis.analysis import curves, stats, tables
+from revbis.analysis.differences import difference_table, differences
+from revbis.analysis.runs import RaisedAlarm, Run, failure_text, printable
+from revbis.analysis.scores import Group, Study
+from revbis.analysis.tables import FIRST, gap_table, yardstick_table
+from revbis.io.files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from revbis.analysis.page.data import Training, Trainings
+    from revbis.analysis.tables import Table
+
+_NAME = "differences"
+
+
+class Row(NamedTuple):
+    """Which methods and which task a row of the table is about, by index; None for all tasks."""
+
+    labels: str
+    task: int | None
+
+
+class PairedPart(NamedTuple):
+    """What the page shows of it.
+
+    Attributes:
+        baseline: Its label.
+        problem: Why there is nothing to show; empty if there is.
+        table: The differences.
+        rows: What each row of the table is about.
+        picture: The forest plot as a data URL.
+    """
+
+    baseline: str
+    problem: str
+    table: Table | None = None
+    rows: Sequence[Row] = ()
+    picture: str = ""
+
+
+def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
+    """Compares every method with the baseline and writes table and forest plot.
+
+    Args:
+        study: The runs.
+        baseline: One of its labels.
+        folder: Where differences.csv, .png, .svg and .pdf go, if there is anything to compare.
+
+    Raises:
+        ValueError: If the baseline is not in the study.
+    """
+    found = differences(study, baseline)
+    try:
+        table = difference_table(found)
+    except ValueError as problem:
+        return PairedPart(baseline, str(problem))
+    from revbis.analysis import figures
+
+    png, *_ = figures.save(figures.forest(study, found), folder, _NAME)
+    write_whole(folder / f"{_NAME}.csv", table.csv().encode())
+    rows = [
+        Row(
+            " ".join(str(study.labels.index(label)) for label in (row.label, baseline)),
+            None if row.task is None else study.tasks.index(row.task),
+        )
+        for row in found.rows
+    ]
+    picture = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
+    return PairedPart(baseline, "", table, rows, picture)
+
+
+class Shown(NamedTuple):
+    """A mean and its spread as text; `best` if no method has a better one."""
+
+    mean: str = "–"
+    spread: str = ""
+    best: bool = False
+
+
+class SummaryRow(NamedTuple):
+    """A group's scores, the seeds and the frame they are of, and the mean time of a run.
+
+    `final_return` is the return of a group that is not scored by it.
+    """
+
+    group: Group
+    final: Shown
+    best: Shown
+    final_return: Shown
+    seeds: str
+    frames: str
+    hours: float
+
+
+def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
+    """A row for each group.
+
+    Args:
+        study: The runs.
+        at: The budget of each task.
+    """
+    final = tables.measured_scores(study, kind="final", at=at)
+    best = tables.measured_scores(study, kind="best", at=at)
+    rows = []
+    for group in study.groups:
+        key, budget = (group.label, group.task), at[group.task]
+        times = [run.seconds / 3600 for run in group.runs if run.evaluations]
+        rows.append(
+            SummaryRow(
+                group,
+                _score(final.get(key), group.task),
+                _score(best.get(key), group.task),
+                _return(group, budget),
+                *_reached(group, final.get(key), budget),
+                fmean(times) if times else 0.0,
+            )
+        )
+    return rows
+
+
+def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
+    """The number of seeds of a score, and its frame."""
+    if score is None:
+        return f"0 of {len(group.runs)}", "–"
+    n, frames = len(score.of.seeds), score.of.frames
+    return (
+        f"{n} of {len(group.runs)}" if n < len(group.runs) else str(n),
+        f"{frames:,}" if frames >= budget else f"{frames:,} of {budget:,}",
+    )
+
+
+def _score(score: tables.Score | None, task: str) -> Shown:
+    if score is None:
+        return Shown()
+    mean, _, spread = score.cell.text.partition(" ± ")
+    percent = "%" if curves.measure(task) == "success" else ""
+    return Shown(mean + percent, spread and spread + percent, score.cell.rank == FIRST)
+
+
+def _return(group: Group, budget: int) -> Shown:
+    """The return of a group that is not scored by it."""
+    if curves.measure(group.task) == "return":
+        return Shown("")
+    returns = curves.group_scores(group, "final", budget, "return")
+    if returns is None:
+        return Shown()
+    mean, deviation, _, n = stats.summary(returns.values)
+    return Shown(f"{mean:.0f}", f"{deviation:.0f}" if n > 1 else "")
+
+
+_ELSEWHERE = ("task", "method", "seed", "out")  # on the page
+
+
+Difference = tuple[Group, str, tuple[str, ...]]
+
+
+def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]:
+    """Settings that all runs have in common, the names of the others, and these by group.
+
+    A group has a row for each set of values that some of its seeds have.
+    """
+    values = {run.folder: _settings(run) for run in study.runs}
+    names = dict.fromkeys(name for each in values.values() for name in each)
+    seen = {name: {each.get(name, "–") for each in values.values()} for name in names}
+    common = {name: next(iter(seen[name])) for name in names if len(seen[name]) == 1}
+    differing = [name for name in names if len(seen[name]) > 1]
+    rows: list[Difference] = []
+    for group in study.groups if differing else ():
+        seeds: dict[tuple[str, ...], list[int]] = {}
+        for run in group.runs:
+            own = tuple(values[run.folder].get(name, "–") for name in differing)
+            seeds.setdefault(own, []).append(run.config.seed)
+        rows += [(group, ", ".join(map(str, some)), own) for own, some in seeds.items()]
+    return common, differing, rows
+
+
+def commands(study: Study) -> Counter[str]:
+    """How many runs each command made; the empty one where it is not known."""
+    return Counter(str(run.about.get("command", "")) for run in study.runs)
+
+
+def versions(study: Study) -> dict[str, str]:
+    """Versions, the revision of the source and the machines; several where they are mixed."""
+    seen: dict[str, Counter[str]] = {}
+    for run in study.runs:
+        own = {name: run.about.get(name) for name in ("revision", "machine")}
+        for name, value in {**run.about.get("versions", {}), **own}.items():
+            if value:
+                seen.setdefault(name, Counter())[str(value)] += 1
+    return {name: _mixed(values, len(study.runs)) for name, values in seen.items()}
+
+
+def _settings(run: Run) -> dict[str, str]:
+    values = run.config.as_dict().items()
+    return {name.replace("_", " "): _text(v) for name, v in values if name not in _ELSEWHERE}
+
+
+def _mixed(values: Counter[str], runs: int) -> str:
+    if len(values) == 1 and values.total() == runs:
+        return next(iter(values))
+    return ", ".join(f"{value} ({n} of {runs})" for value, n in values.items())
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+_ROOM = 12_000_000  # bytes for videos and pictures, in base64: the page stays below 15 MB
+_PHASES = ["environment", "rendering", "acting", "sampling", "update", "evaluation"]
+_PHASES += ["saving", "other"]
+
+
+@dataclass(frozen=True)
+class Media:
+    """Files that show a run's agent.
+
+    Attributes:
+        video: An mp4 of an episode.
+        neighbours: A picture of nearest states.
+    """
+
+    video: Path | None = None
+    neighbours: Path | None = None
+
+
+def title(study: Study) -> str:
+    """What the page is about, in a line."""
+    if len(study.runs) == 1:
+        config = study.runs[0].config
+        return f"{config.task} · {config.method} · seed {config.seed}"
+    if len(study.tasks) == 1:
+        return f"{study.tasks[0]} · {counted(len(study.labels), 'method')}"
+    return f"{counted(len(study.labels), 'method')} on {counted(len(study.tasks), 'task')}"
+
+
+def tiles(study: Study) -> list[tuple[str, str]]:
+    """A few numbers about the study, each with its name."""
+    runs = study.runs
+    finished = sum(run.finished for run in runs)
+    presets = sorted({run.config.preset for run in runs})
+    qualities = sorted({run.config.quality for run in runs})
+    return [
+        (f"{finished} / {len(runs)}", "runs finished"),
+        (str(len(study.labels)), "methods" if len(study.labels) > 1 else "method"),
+        (str(len(study.tasks)), "tasks" if len(study.tasks) > 1 else "task"),
+        (_short(sum(run.frames for run in runs)), "frames in total"),
+        (duration(sum(run.seconds for run in runs)), "of compute"),
+        (" and ".join(presets), "presets" if len(presets) > 1 else "preset"),
+        (" and ".join(qualities), "render quality"),
+    ]
+
+
+def failing(study: Study, root: Path) -> list[tuple[str, str]]:
+    """Runs that have failed and are not finished: the folder below the root, and the reason."""
+    return [
+        (str(one.folder).removeprefix(f"{root}/"), failure_text(one.failures))
+        for one in study.failing
+    ]
+
+
+def messages(study: Study, root: Path, more: Sequence[str]) -> list[str]:
+    """Problems of the study, missing runs first; failed runs have a list of their own."""
+    apart = {printable(f"{f.folder} is {failure_text(f.failures)}") for f in study.failing}
+    texts = [problem for problem in (*study.problems, *more) if problem not in apart]
+    texts = [problem.replace(f"{root}/", "") for problem in texts]
+    return sorted(texts, key=lambda problem: " is left out: " not in problem)
+
+
+def alarms(study: Study) -> list[tuple[Group, str, RaisedAlarm]]:
+    """Every alarm with the group and the name of the run that raised it."""
+    return [
+        (group, _name(group, run), alarm) for group, run in _runs(study) for alarm in run.alarms
+    ]
+
+
+def statistics(study: Study) -> list[tuple[Table, list[str]]]:
+    """Tables of pooled scores, with the indices of the methods that each row is about.
+
+    Raises:
+        ValueError: If the methods have no task in common.
+    """
+    pooled = [tables.aggregate_table(study)]
+    pooled += [tables.pair_table(study)] if len(study.labels) > 1 else []
+    shown = []
+    for table in pooled:
+        rows = dict.fromkeys((one["method"], one.get("other")) for one in table.records)
+        indices = [[str(study.labels.index(label)) for label in row if label] for row in rows]
+        shown.append((table, list(map(" ".join, indices))))
+    return shown
+
+
+def gaps(study: Study) -> Table | None:
+    """The table of generalisation gaps; None if no run was evaluated on training variants too."""
+    try:
+        return gap_table(study)
+    except ValueError:
+        return None
+
+
+def yardsticks(study: Study) -> Table | None:
+    """The table of yardsticks; None if they were measured of no run."""
+    try:
+        return yardstick_table(study)
+    except ValueError:
+        return None
+
+
+def timing(
+    study: Study, trainings: Trainings
+) -> tuple[list[str], list[tuple[Group, Run, Training]]]:
+    """The names of all phases, and the runs whose time is known."""
+    timed = [
+        (group, run, training)
+        for group, run in _runs(study)
+        if (training := trainings.of(run)).seconds > 0 and training.last_frame > 0
+    ]
+    more = {name for *_, training in timed for name in training.phases}.difference(_PHASES)
+    return [*_PHASES, *sorted(more)], timed
+
+
+def episodes(
+    study: Study, media: Mapping[Path, Media]
+) -> tuple[list[tuple[Group, str, dict[str, str]]], list[str]]:
+    """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
+    shown, skipped, room = [], [], _ROOM
+    for group, run in _runs(study):
+        files, name = media.get(run.folder, Media()), _name(group, run)
+        urls: dict[str, str] = {}
+        for path, kind in ((files.video, "video/mp4"), (files.neighbours, "image/png")):
+            if path is None:
+                continue
+            size = path.stat().st_size * 4 // 3
+            if size > room:
+                skipped.append(f"{name}: {path.name} is left out, the page would be too large")
+                continue
+            room -= size
+            urls[kind] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        if urls:
+            shown.append((group, name, urls))
+    return shown, skipped
+
+
+def counted(number: int, name: str) -> str:
+    """Such as `1 run` and `2 runs`."""
+    return f"{number} {name}" + ("" if number == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """A time in hours, minutes or seconds."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
+
+
+def _runs(study: Study) -> list[tuple[Group, Run]]:
+    return [(group, run) for group in study.groups for run in group.runs]
+
+
+def _name(group: Group, run: Run) -> str:
+    return f"{group.task} · {group.label} · seed {run.config.seed}"
+
+
+def _short(number: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}"
+    return str(number)

@@ -1,0 +1,130 @@
+"""Compares objectives on one stored replay buffer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from revbis.cli.console import print_table, run_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revbis.representation.offline import IsolatedCell
+
+_MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS, _MOST_EPISODES = 10**6, 1000, 1000, 1000
+_NAME = "isolate"
+
+
+def command(
+    replay: Path,
+    methods: tuple[str, ...] = (),
+    objective: tuple[str, ...] = (),
+    steps: int = 3000,
+    seeds: int = 1,
+    episodes: int = 10,
+    workers: int | None = None,
+    out: Path = Path("revbis-isolate"),
+) -> None:
+    """Trains encoders by objectives alone on the replay buffer of a run, and measures them.
+
+    Returns mix the quality of a metric with its effect on exploration. Here every method learns
+    from the same stored transitions: a fresh encoder of the run's size, trained by the objective
+    alone, without maximising reward. Objectives that need actions of the policy take those of the
+    run's actor. Embeddings are measured by the yardsticks (see revbis yardstick --help), on
+    episodes of the run's agent. A few minutes a method on the cpu preset's sizes. Finished parts
+    are kept: after an interruption, repeat the command. Prints a table; writes isolate.csv and a
+    figure of it, isolate.png (.svg, .pdf).
+
+    revbis isolate --replay runs/cpu/dmc-cartpole_swingup/drqv2/seed-1 --methods simsr simsr-rev
+
+    revbis isolate --replay RUN --objective my_package.my_module:make --seeds 3
+
+    Args:
+        replay: The folder of the run whose replay buffer is used.
+        methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
+            --objective is given.
+        objective: Your own objectives as package.module:factory, with or without --methods.
+        steps: Gradient steps of each training.
+        seeds: Number of seeds, starting at 0.
+        episodes: Episodes that embeddings are measured on, at least 2.
+        workers: Number of processes, each with a copy of the buffer; by default one for each core,
+            or as many as fit into memory.
+        out: Folder for the results.
+    """
+    from revbis.io import runtime, schema
+    from revbis.io.plugins import FORM, is_factory_name
+    from revbis.objectives.registry import OBJECTIVES
+
+    for name in methods:
+        schema.choice(name, OBJECTIVES, "--methods")
+    for name in objective:
+        if not is_factory_name(name):
+            raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
+    schema.whole(steps, "--steps", 1, _MOST_STEPS)
+    schema.whole(seeds, "--seeds", 1, _MOST_SEEDS)
+    schema.whole(episodes, "--episodes", 2, _MOST_EPISODES)
+    if workers is not None:
+        schema.whole(workers, "--workers", 1, _MOST_WORKERS)
+    runtime.prepare(1)  # the workers share the cores
+    from revbis.representation.offline import IsolatedSettings, plan
+
+    settings = IsolatedSettings(steps=steps, episodes=episodes)
+    cells = plan(replay, (*methods, *objective), seeds, settings)
+    _run(cells, out, workers or _fitting(replay))
+
+
+def _fitting(run: Path) -> int:
+    """How many processes the cores and the memory allow; each has the whole buffer in memory."""
+    from dataclasses import replace
+
+    from revbis.io.machine import available_bytes
+    from revbis.representation.workers import usable_cores
+    from revbis.runs.config import Config
+    from revbis.runs.folder import CONFIG
+    from revbis.sweep.plan import memory_bytes
+
+    needed = memory_bytes(replace(Config.read(run / CONFIG), replay_storage="ram"))
+    return max(1, min(usable_cores(), available_bytes() // needed))
+
+
+def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
+    from revbis.analysis.figures import draw_isolated, save
+    from revbis.representation.exactness_report import Results, write_csv
+    from revbis.representation.offline import read_cell, run_cells
+
+    out.mkdir(parents=True, exist_ok=True)
+    problems = run_missing(
+        cells,
+        lambda cell: read_cell(cell, out),
+        lambda missing, show: run_cells(missing, out, workers, show),
+    )
+    rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
+    if not rows:
+        raise ValueError(next(iter(problems.values()), f"there are no results in {out}"))
+    for problem in problems.values():
+        print(f"revbis: warning: no result: {problem}", file=sys.stderr)
+    _print(rows)
+    write_csv(Results(rows, ()), out / f"{_NAME}.csv")
+    save(draw_isolated(rows), out, _NAME)
+    print(f"written to {out}/: {_NAME} (.csv, .png, .svg, .pdf)")
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+    from revbis.representation.exactness_report import interval, interval_text
+    from revbis.representation.measures import MEASURES, NO_NOISE
+
+    table = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        mine = [row for row in rows if row["method"] == method]
+        line = {"method": method, "seeds": str(len(mine))}
+        for name, heading in MEASURES.items():
+            values = [row[f"phi_{name}"] for row in mine if f"phi_{name}" in row]
+            line[heading] = interval_text(interval(values) if values else None, True)
+        table.append(line)
+    print_table(f"{rows[0]['task']}: φ, trained by the objective alone", table, ("effective rank",))
+    if not any("phi_denoising_id" in row for row in rows):
+        print(NO_NOISE)
+    if any(int(line["seeds"]) > 1 for line in table):
+        print("mean over seeds [95% bootstrap interval]")

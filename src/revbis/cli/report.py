@@ -1,0 +1,43 @@
+"""Writes a page about runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from revbis.cli.console import step_bar
+
+
+def command(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    watch: bool = False,
+    videos: bool = False,
+    baseline: str | None = None,
+) -> None:
+    """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
+
+    The page opens from disk and requires no network. For a single run it also has a video and a
+    picture of nearest states. Anything that cannot be read or drawn is left out with a warning.
+
+    Args:
+        runs: Folders of runs, or folders that contain runs.
+        out: Folder for the page; by default `page` in the folder of a single run, else `report`.
+        watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
+        videos: Add a video and nearest states of the best seed of each task and method; a single
+            run has them by default, unless --watch is set.
+        baseline: Compare every other method with this one, seed by seed: a table and a forest plot
+            of the differences with 95% intervals, on the page and as differences.csv and .png.
+    """
+    from revbis.analysis.page.writer import PageWriter, page_folder
+    from revbis.analysis.page.writer import watch as watch_runs
+
+    folder = out or page_folder(runs)
+    writer = PageWriter(runs, folder, step_bar, videos=videos, live=watch, baseline=baseline)
+    if watch:
+        watch_runs(writer, partial(print, flush=True))
+    else:
+        print(f"open {writer.write()}")

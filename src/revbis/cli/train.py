@@ -1,0 +1,214 @@
+"""Trains an agent: DrQ-v2, alone or with a bisimulation objective, or another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, make_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from revbis.agents.registry import OWN
+from revbis.cli.console import print_table, status_line, stop_signals
+from revbis.io.plugins import is_factory_name
+from revbis.io.text import in_time, line_width, wrap
+from revbis.runs.config import Config, RunSettings
+from revbis.runs.presets import preset_config
+
+if TYPE_CHECKING:
+    from revbis.agents import AgentSettings
+    from revbis.io.files import Record
+    from revbis.runs.records import Status
+
+_HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
+
+revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
+
+Repeating the command resumes an interrupted run; Ctrl-C saves first. Defaults are those of
+the preset, which is cpu by default. revbis train --list shows tasks, methods and presets."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Flags that are not settings of the run."""
+
+    objective: str | None = None
+    """Your own objective for DrQ-v2, as package.module:factory; replaces --method."""
+    agent: str | None = None
+    """Your own agent, as package.module:factory; replaces --method."""
+    restart: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Discard the run's checkpoints and records and train from frame 0."""
+    list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """List tasks, methods and presets, and exit."""
+
+
+def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
+    """The command with its flags filled in; defaults come from the preset and the task."""
+    if "--list" in words:
+        return _list
+    wants_help = "-h" in words or "--help" in words
+    task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
+    if task is None:
+        raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
+    own = {name: _given(words, f"--{name}") for name in ("objective", "agent")}
+    method = _method(_given(words, "--method"), **own)
+    observation = "state" if _given(words, "--observation") == "state" else "pixels"
+    usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
+    flags = tyro.cli(
+        _arguments(type(usual.agent)),
+        prog=prog,
+        args=words,
+        default=_defaults(usual),
+        description=_HELP,
+    )
+    config = Config(**vars(flags.run) | {"method": method}, agent=flags.agent)
+    return partial(_train, config, flags.call.restart)
+
+
+def _method(method: str | None, objective: str | None, agent: str | None) -> str:
+    """The method that the flags name; your own objective or agent is a method too."""
+    given = {"objective": objective, "agent": agent}
+    own = {kind: name for kind, name in given.items() if name is not None}
+    if not own:
+        return "drqv2" if method is None else method
+    if len(own) == 2:
+        raise ValueError(f"--objective is for DrQ-v2: drop it, or --agent {agent}")
+    [(kind, name)] = own.items()
+    if not is_factory_name(name):
+        raise ValueError(
+            f"--{kind} must be package.module:factory, got {name!r:.80}; the {kind}s that come "
+            "with revbis are methods: see revbis train --list"
+        )
+    meant = f"{OWN}{name}" if kind == "agent" else name
+    if method not in (None, meant) and (kind, method) != ("objective", "drqv2"):
+        raise ValueError(f"--{kind} {name} replaces the method: drop --method {method}")
+    return meant
+
+
+def _arguments(agent: type[AgentSettings]) -> type:
+    """A dataclass of all flags: the run's, its agent's and the call's, without prefixes."""
+    parts = {"run": RunSettings, "agent": agent, "call": _Call}
+    named = [(name, Annotated[kind, tyro.conf.arg(name="")]) for name, kind in parts.items()]
+    return make_dataclass("Arguments", named, frozen=True)
+
+
+def _defaults(usual: Config) -> Any:
+    run = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
+    return _arguments(type(usual.agent))(run, usual.agent, _Call())
+
+
+def _train(config: Config, restart: bool) -> None:
+    from revbis.io import runtime
+
+    runtime.prepare()  # before anything imports torch
+    from revbis.runs.run import finished, train
+
+    if finished(config) and not restart:
+        train(config)  # refuses other settings than the run's, and trains nothing
+        print(
+            f"{config.directory} is finished: {config.frames:,} frames. "
+            "Pass a larger --frames to continue."
+        )
+        return
+    print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
+    print(f"in {config.directory}")
+    with stop_signals() as caught, status_line() as show:
+        done = train(
+            config,
+            stop=lambda: bool(caught),
+            report=lambda status: show(lambda: describe(status, config.frames)),
+            restart=restart,
+        )
+    if not done:
+        print(f"saved in {config.directory}; repeat the command to resume")
+        sys.exit(128 + caught[0])
+    _print_result(config)
+
+
+def describe(status: Status, budget: int) -> str:
+    """A run's status in one line."""
+    progress, rate = status.progress, max(status.frames_per_second, 1e-9)
+    parts = [f"{progress.frames:,}/{budget:,} frames"]
+    if progress.updates:  # until then the first evaluation is most of the time
+        parts += [f"{rate:.0f}/s", f"{in_time((budget - progress.frames) / rate)} left"]
+    if status.last_return is not None:
+        parts.append(f"return {status.last_return:.1f}")
+    if status.last_evaluation is not None:
+        parts.append(f"eval {status.last_evaluation:.1f}")
+    parts += [f"{name} {value:.3f}" for name, value in status.agent.items()]
+    total = max(sum(status.seconds.values()), 1e-9)
+    shares = {name: seconds / total for name, seconds in status.seconds.items()}
+    split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    return " · ".join(parts) + "  [" + " ".join(split) + "]"
+
+
+def _print_result(config: Config) -> None:
+    from revbis.runs.records import agent_status
+    from revbis.runs.run import read_evaluations
+
+    records = read_evaluations(config.directory)
+    both = any("train_mean_return" in record for record in records)
+    columns = dict.fromkeys((name for record in records for name in agent_status(record)), "")
+    rows = [
+        {
+            "frames": f"{record['frames']:,}",
+            "mean return": f"{record['mean_return']:.1f}",
+            "lowest": f"{min(record['returns']):.1f}",
+            "highest": f"{max(record['returns']):.1f}",
+            **({"on training variants": _on_training(record)} if both else {}),
+            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            "time": in_time(record["seconds"]),
+        }
+        for record in records
+    ]
+    print_table(f"{config.task}, {config.method}, seed {config.seed}", rows)
+    print(f"finished: {config.directory}")
+
+
+def _on_training(record: Record) -> str:
+    """The mean return on the training variants; earlier versions did not record it."""
+    return f"{record['train_mean_return']:.1f}" if "train_mean_return" in record else "–"
+
+
+def _list() -> None:
+    from revbis.agents.registry import agents
+    from revbis.envs import task_names
+    from revbis.envs.gymnasium import CUSTOM as OWN
+    from revbis.envs.suites import SUITES
+    from revbis.objectives.registry import OBJECTIVES
+    from revbis.runs.presets import PRESETS
+
+    print("presets:")
+    for name, what in PRESETS.items():
+        print(f"  {name:<6} {what}")
+    print("methods:")
+    for agent in agents():
+        print(f"  {agent.name:<20} {agent.description}")
+    print("  DrQ-v2 with an objective:")
+    for name, entry in OBJECTIVES.items():
+        print(f"  {name:<20} {entry.description}")
+    print("tasks:")
+    for suite in (*SUITES.values(), OWN):
+        print(f"  {suite.form:<23} {suite.description}")
+        if suite.tasks:
+            _print_names(task_names(suite.name))
+        text = suite.missing()
+        if text is not None:
+            print(f"    {text}")
+
+
+def _print_names(names: Iterable[str]) -> None:
+    for line in wrap(" ".join(names), line_width() - 4):
+        print(f"    {line}")
+
+
+def _given(words: Sequence[str], flag: str) -> str | None:
+    """The value of a flag, before flags are parsed; of a repeated flag the last, as for tyro."""
+    for number, word in reversed(list(enumerate(words))):
+        if word == flag:
+            return words[number + 1] if number + 1 < len(words) else None
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None

@@ -1,0 +1,127 @@
+"""Measures how good the representations of runs are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from revbis.cli.console import print_table, step_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_EPISODES = 1000
+
+
+def command(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    episodes: int = 10,
+    seed: int = 0,
+    out: Path = Path("yardsticks.csv"),
+) -> None:
+    """Measures the representations of runs: robust to noise, and what is left of the state?
+
+    The newest checkpoint plays episodes with the mean action. Measured are φ, which an objective
+    trains, and the critic's trunk, which the agent acts by:
+
+    DF, the denoising factor: 1 if noise does not move an embedding, 0 if it moves it as much as
+    other states do, below 0 if more. With the noise of training and with that of evaluation.
+
+    state R²: how much of the simulator's state a linear map finds, on held-out episodes; from 0
+    to 1. An embedding that forgets everything is robust, too: read DF and R² together.
+
+    effective rank: how many dimensions are in use; 1 is collapse.
+
+    ρ with ΔV: rank correlation of distances with differences of returns.
+
+    A few seconds to a minute for each run on the cpu preset's sizes. Prints a table; writes the
+    CSV, and yardsticks.json into each run's folder, which revbis report shows.
+
+    revbis yardstick runs/cpu/dmc-cartpole_swingup/simsr-rev/seed-1
+
+    revbis yardstick runs --episodes 20
+
+    Args:
+        runs: Folders of runs, or folders that contain runs; finished or training.
+        episodes: Number of episodes, at least 2.
+        seed: Seed of the episodes and of the noise.
+        out: CSV file to write, a row for each run.
+    """
+    from revbis.io import runtime, schema
+
+    runtime.prepare()
+    schema.whole(episodes, "--episodes", 2, _MOST_EPISODES)
+    schema.whole(seed, "--seed", 0)
+    if not runs:
+        raise ValueError("pass the folder of at least one run, such as runs/.../seed-1")
+    from revbis.analysis.runs import run_folders
+
+    folders = dict.fromkeys(
+        folder for path in runs for folder in (sorted(run_folders(path)) or [path])
+    )
+    rows, problems = [], []
+    with step_bar(len(folders) * episodes) as advance:
+        for folder in folders:
+            try:
+                rows.append(_measure(folder, episodes, seed, advance))
+            except (ValueError, ModuleNotFoundError, OSError) as problem:
+                problems.append(str(problem))
+    if not rows:
+        raise ValueError(problems[0])
+    for text in problems:
+        print(f"revbis: warning: not measured: {text}", file=sys.stderr)
+    _show(rows, out)
+
+
+def _measure(
+    folder: Path, episodes: int, seed: int, advance: Callable[[str], None]
+) -> dict[str, Any]:
+    """Measures a run and writes its file; returns its row of the CSV."""
+    import json
+
+    from revbis.io.files import write_whole
+    from revbis.representation.yardsticks import measure
+    from revbis.runs.evaluate import yardstick_seeds
+    from revbis.runs.folder import YARDSTICKS
+    from revbis.runs.run import open_run_at
+
+    config, agent, frames = open_run_at(folder)
+    about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
+    title = f"{config.task}, {config.method}, seed {config.seed}"
+    values = measure(
+        config.environment,
+        config.discount,
+        agent,
+        yardstick_seeds(seed, episodes),
+        lambda: advance(title),
+    )
+    content = {"frames": frames, "episodes": episodes, "seed": seed, "yardsticks": values}
+    write_whole(folder / YARDSTICKS, (json.dumps(content, indent=2) + "\n").encode())
+    return about | values
+
+
+def _show(rows: list[dict[str, Any]], out: Path) -> None:
+    from revbis.representation.exactness_report import NONE, Results, write_csv
+    from revbis.representation.measures import EMBEDDINGS, MEASURES, NO_NOISE
+
+    table = []
+    for row in rows:
+        about = {name: str(row[name]) for name in ("task", "method", "seed")}
+        about["frames"] = f"{row['frames']:,}"
+        for embedding, shown in EMBEDDINGS.items():
+            values = {name: row.get(f"{embedding}_{name}") for name in MEASURES}
+            if any(value is not None for value in values.values()):
+                texts = {
+                    heading: NONE if values[name] is None else f"{values[name]:.2f}"
+                    for name, heading in MEASURES.items()
+                }
+                table.append(about | {"embedding": shown} | texts)
+    print_table("", table, ("frames", "effective rank"))
+    for row in rows:
+        if not any("denoising" in name for name in row):
+            print(f"{row['task']}, {row['method']}, seed {row['seed']}: {NO_NOISE}")
+    write_csv(Results(rows, ()), out)
+    print(f"written to {out}")

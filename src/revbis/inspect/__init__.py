@@ -1,1 +1,0 @@
-"""Inspects a trained agent: nearest neighbours and videos."""

@@ -1,0 +1,1 @@
+"""What every other part stands on: the border for values from outside, files, the machine."""

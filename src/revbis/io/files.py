@@ -1,0 +1,196 @@
+"""Atomic writes, checksums, and files of JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+_BLOCK = 1 << 20
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file atomically: under another name, synced to disk, then renamed.
+
+    Raises:
+        OSError: If the disk is full, for example; the file is then unchanged.
+    """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a file that gets its name once everything is on disk.
+
+    Raises:
+        OSError: If the disk is full, for example, with the path; the file is then unchanged.
+    """
+    with named_when_whole(path) as unfinished, unfinished.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+@contextmanager
+def named_when_whole(path: Path) -> Iterator[Path]:
+    """Another path to write to: the file gets its name at the end, or is deleted after an error.
+
+    It may still be lost when the power fails; `whole_file` waits for the disk.
+
+    Raises:
+        OSError: As when the disk is full, with the path; the file is then what it was before.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{os.getpid()}-{path.name}")  # what writes it may need the suffix
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except BaseException as problem:
+        unfinished.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.errno is not None:
+            # the error of a full disk does not name the file
+            raise OSError(problem.errno, problem.strerror, str(path)) from None
+        raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds a path to errors of the system that name none: a full disk does not say which file."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno is None or problem.filename is not None:
+            raise
+        raise OSError(problem.errno, problem.strerror, str(path)) from None
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Creates a folder for what is written inside; if that fails, no empty folder is left.
+
+    Raises:
+        OSError: If it cannot be created.
+    """
+    created = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in created:
+            try:
+                folder.rmdir()
+            except OSError:  # something is in it
+                break
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Syncs the names in a folder to disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def digest(path: Path) -> str:
+    """The checksum of a file's content."""
+    checksum = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            checksum.update(block)
+    return checksum.hexdigest()
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """The checksum of a file with this content."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+Record = dict[str, Any]
+_SHOWN_LINES = 3
+
+
+class Lines(NamedTuple):
+    """The content of a file.
+
+    Attributes:
+        records: Line number and content of each line that is a JSON object.
+        odd: Numbers of the lines that are not.
+    """
+
+    records: list[tuple[int, Record]]
+    odd: list[int]
+
+
+def line_of(record: Record) -> str:
+    """A record as a line; NaN and infinity, which JSON does not have, become words."""
+    finite = {name: _finite(value) for name, value in record.items()}
+    return json.dumps(finite, allow_nan=False) + "\n"
+
+
+def read_records(path: Path) -> list[Record]:
+    """The lines of a file that are JSON objects; empty if there is no such file."""
+    return [record for _, record in read_lines(path).records]
+
+
+def read_lines(path: Path, problem: Callable[[str], None] = lambda _: None) -> Lines:
+    """The lines of a file by number; empty if there is no such file.
+
+    Args:
+        path: The file.
+        problem: Called with the lines that are no JSON objects, and if the file cannot be read.
+    """
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return Lines([], [])
+    except OSError as reason:
+        problem(f"{path} cannot be read: {reason.strerror}")
+        return Lines([], [])
+    records, odd = [], []
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
+        record = record_of(line)
+        if record is None:
+            odd.append(number)
+        else:
+            records.append((number, record))
+    if odd:
+        problem(f"{path}: {named(odd)} skipped: incomplete or not a JSON object")
+    return Lines(records, odd)
+
+
+def record_of(line: str) -> Record | None:
+    """The JSON object in a line; None if there is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def named(lines: Iterable[int]) -> str:
+    """Lines by their numbers, with a verb: `line 4 is`, `lines 4, 5, 6 and 9 more are`."""
+    numbers = list(lines)
+    if len(numbers) == 1:
+        return f"line {numbers[0]} is"
+    shown = ", ".join(map(str, numbers[:_SHOWN_LINES]))
+    more = len(numbers) - _SHOWN_LINES
+    return f"lines {shown} and {more} more are" if more > 0 else f"lines {shown} are"
+
+
+def _finite(value: object) -> Any:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

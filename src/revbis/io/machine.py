@@ -1,0 +1,176 @@
+"""The machine: memory, processor, threads, compiled code."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from warnings import warn
+
+import numba
+import psutil
+
+from revbis.io.text import in_words
+
+_LOG = logging.getLogger("revbis")
+_SAY_ABOVE = 100_000_000
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_LIMITS = (  # of version 2 and version 1
+    ("memory.max", "memory.current"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+
+
+def total_bytes() -> int:
+    """Bytes that this process may use: the least of the machine's and the control groups'."""
+    folders = control_groups("memory")
+    limits = [_read_int(folder / name) for folder in folders for name, _ in _LIMITS]
+    return min([_machine_bytes()[0], *(limit for limit in limits if limit is not None)])
+
+
+def available_bytes() -> int:
+    """Bytes that can still be allocated: the least of the machine's and the control groups'."""
+    free = [_machine_bytes()[1]]
+    for folder in control_groups("memory"):
+        for limit_file, used_file in _LIMITS:
+            limit, used = _read_int(folder / limit_file), _read_int(folder / used_file)
+            if limit is not None and used is not None:
+                free.append(max(limit - used + _reclaimable(folder / "memory.stat"), 0))
+    return min(free)
+
+
+def resident_bytes() -> int:
+    """Memory this process occupies now; 0 if that is not known."""
+    try:
+        return int(psutil.Process().memory_info().rss)
+    except (psutil.Error, OSError):
+        return 0
+
+
+def control_groups(controller: str) -> list[Path]:
+    """The folders of this process's control group and its parents, of both versions.
+
+    Args:
+        controller: "memory" or "cpu".
+    """
+    try:
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    folders = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = _GROUPS / controller if controllers else _GROUPS
+        here = top / path.strip("/")
+        folders += [each for each in (here, *here.parents) if each.is_relative_to(top)]
+    return folders
+
+
+def ensure_fits(needed: int, what: str, remedy: str) -> None:
+    """Logs how much memory `what` takes if that is much, and refuses what does not fit.
+
+    Raises:
+        MemoryError: With the sizes and the remedy.
+    """
+    free = available_bytes()
+    if needed > free:
+        raise MemoryError(
+            f"{what} takes {in_words(needed)}, but only {in_words(free)} is free; {remedy}"
+        )
+    if needed >= _SAY_ABOVE:
+        _LOG.warning("%s takes %s of memory (%s is free)", what, in_words(needed), in_words(free))
+
+
+def _machine_bytes() -> tuple[int, int]:
+    """The machine's memory, and how much of it is available: all of it if that is not known."""
+    try:
+        memory = psutil.virtual_memory()
+    except (psutil.Error, OSError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return total, total
+    return int(memory.total), int(memory.available)
+
+
+def _reclaimable(stat_file: Path) -> int:
+    """Page cache that counts as used but is released when needed."""
+    try:
+        fields = dict(line.split() for line in stat_file.read_text().splitlines())
+        return int(fields.get("inactive_file", 0))
+    except (OSError, ValueError):
+        return 0
+
+
+def _read_int(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+_FACTS = Path("/proc/cpuinfo")
+_UNITS = ("amx_bf16", "avx512_bf16", "bf16")  # Intel, Intel and AMD, Arm; the fastest first
+
+
+@cache
+def bfloat16_units() -> str:
+    """The processor's instructions for bfloat16 by name; empty if it has none or is unknown."""
+    try:
+        words = set(_FACTS.read_text().split())
+    except OSError:  # not Linux
+        return ""
+    return next((name for name in _UNITS if name in words), "")
+
+
+def check_bfloat16(device: str) -> None:
+    """Refuses bfloat16 where it would be slower than float32.
+
+    Args:
+        device: Type of the device of the networks.
+
+    Raises:
+        ValueError: If it is a CPU without instructions for bfloat16.
+    """
+    if device == "cpu" and not bfloat16_units():
+        raise ValueError(
+            "precision is bfloat16, for which this processor has no instructions (avx512_bf16 or "
+            "amx_bf16): use precision float32, or a GPU"
+        )
+
+
+F = TypeVar("F", bound=Callable[..., object])
+_OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+
+
+def compiled(function: F) -> F:
+    """Compiles to machine code on the first call, cached on disk, without holding the GIL.
+
+    Sums may be reassociated; every error bound allows for it. The cache depends on the file of the
+    function, not on those of the compiled functions it calls: after editing a callee in another
+    file, clear __pycache__. If nothing can be cached, each process compiles again.
+    """
+    try:
+        dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # no writable folder
+        return cast("F", numba.njit(**_OPTIONS)(function))
+    _tolerate_full_disks(dispatcher)
+    return cast("F", dispatcher)
+
+
+def _tolerate_full_disks(dispatcher: Any) -> None:
+    """Warns if the cache cannot be written; Numba would let the call fail."""
+    cache = dispatcher._cache  # noqa: SLF001
+    save = cache.save_overload
+
+    def save_if_possible(signature: object, data: object) -> None:
+        try:
+            save(signature, data)
+        except OSError as error:
+            reason = error.strerror or error
+            warn(f"compiled code cannot be kept in {cache.cache_path}: {reason}", stacklevel=2)
+
+    cache.save_overload = save_if_possible

@@ -1,0 +1,432 @@
+"""Validates all values from outside: flags, YAML, JSON files and Python calls.
+
+A type defines the allowed values; `convert` returns a value of the type or raises an error with the
+requirement. `1e5` and `"1e5"` are the same count wherever they come from, `true` is not a number,
+and sizes have upper limits. The functions above it are the same border for the arguments of Python
+calls. Implemented with msgspec.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+
+def discount(value: float, name: str = "gamma") -> float:
+    """A discount factor in [0, 1)."""
+    value = number(value, name)
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must be in [0, 1), got {value:g}")
+    return value
+
+
+def positive(value: float, name: str) -> float:
+    """A finite number above zero."""
+    value = number(value, name)
+    if not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number above 0, got {value:g}")
+    return value
+
+
+def number(value: Any, name: str) -> float:
+    """One real number."""
+    try:
+        if np.ndim(value) or isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {value!r:.80}") from None
+
+
+def whole(value: int, name: str, least: int, most: int = 10**12) -> int:
+    """A whole number from `least` to `most`."""
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        count = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, got {value!r:.80}") from None
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}, got {count}")
+    if count > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {count!s:.80}")
+    return count
+
+
+def flag(value: bool, name: str) -> bool:
+    """True or False; other truthy or falsy values are refused."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r:.80}")
+    return bool(value)
+
+
+def choice(value: str, options: Iterable[str], name: str) -> str:
+    """One of the named options; for a typo, the error suggests the nearest name."""
+    names = list(options)
+    if isinstance(value, str) and value in names:
+        return value
+    raise ValueError(not_a_choice(value, names, name))
+
+
+def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
+    """The message for a value that is not one of the options."""
+    names = list(options)
+    return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
+
+
+def reason(problem: Exception) -> str:
+    """Why something failed, in a line: the message of a ValueError, others with their type."""
+    kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+    lines = f"{kind}{problem}".splitlines() or [type(problem).__name__]
+    return f"{lines[0]:.300}"
+
+
+def nearest(value: object, names: Iterable[str]) -> str:
+    """A suggestion of the nearest name, for the end of a message; empty if none is near."""
+    near = get_close_matches(str(value), list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    """A float64 array of this shape, without NaN or infinity."""
+    array = real_array(value, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    array = array.astype(np.float64, copy=False)
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = tuple(int(i) for i in bad[0])
+        raise ValueError(
+            f"{name} must be finite, but {len(bad)} of its entries are not; "
+            f"the first is {name}{list(where)} = {array[where]}"
+        )
+    return array
+
+
+def real_array(value: object, name: str) -> NDArray[Any]:
+    """An array of integers or floats; complex numbers, booleans, texts and objects are refused."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # rows of different lengths, for example
+        raise ValueError(
+            f"{name} must be an array of numbers with rows of equal length, got {value!r:.80}"
+        ) from None
+    if array.dtype.kind not in "iuf" and array.size:
+        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
+    return array
+
+
+def _kind(array: NDArray[Any]) -> str:
+    names = {"c": "complex numbers", "b": "booleans", "U": "texts", "S": "texts"}
+    if array.dtype.kind == "O" and array.ndim == 0:
+        return f"{array.item()!r:.80}"
+    return names.get(array.dtype.kind, f"dtype {array.dtype}")
+
+
+T = TypeVar("T")
+_MOST = 10**12
+
+# Limits beyond any present machine (counts) or network (sizes).
+Count = Annotated[int, Meta(ge=1, le=_MOST)]
+CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Size = Annotated[int, Meta(ge=1, le=65_536)]
+SizeOrZero = Annotated[int, Meta(ge=0, le=65_536)]
+Few = Annotated[int, Meta(ge=1, le=4096)]
+Stride = Annotated[int, Meta(ge=1, le=16)]
+Shift = Annotated[int, Meta(ge=0, le=4096)]
+NoiseCount = Annotated[int, Meta(ge=0, le=10_000)]
+Batch = Annotated[int, Meta(ge=1, le=10**6)]
+Above = Annotated[float, Meta(gt=0, le=1e12)]
+AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Strength = Annotated[float, Meta(ge=0.001, le=1)]
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+Discount = Annotated[float, Meta(ge=0, lt=1)]
+Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
+class ResultFile(TypedDict):
+    """result.json: the result of a finished run."""
+
+    frames: CountOrZero
+    mean_return: float
+    seconds: NotRequired[float]
+
+
+class ProgressFile(TypedDict, total=False):
+    """progress.json: the progress of a running attempt."""
+
+    attempt: CountOrZero
+    frames: CountOrZero
+    frames_per_second: float
+    seconds: float
+    mean_return: float | None
+    status: dict[str, float | None]
+    c: float | None  # of runs before there was a status
+
+
+class Failure(TypedDict):
+    """A failed attempt: the frame of the newest checkpoint, and the reason."""
+
+    checkpoint: CountOrZero
+    text: str
+    final: NotRequired[bool]
+
+
+class FailuresFile(TypedDict):
+    """failures.json: the failed attempts at a run."""
+
+    failures: list[Failure]
+
+
+class EvaluationLine(TypedDict):
+    """A line of eval.jsonl."""
+
+    frames: CountOrZero
+    agent_steps: NotRequired[CountOrZero]
+    updates: NotRequired[CountOrZero]
+    seconds: NotRequired[float]
+    mean_return: float
+    returns: NotRequired[list[float]]
+    success_any: NotRequired[list[bool | None]]
+    success_last: NotRequired[list[bool | None]]
+    train_mean_return: NotRequired[float]  # on the training variants, where there are any
+    train_returns: NotRequired[list[float]]
+    train_success_any: NotRequired[list[bool | None]]
+    train_success_last: NotRequired[list[bool | None]]
+    yardsticks: NotRequired[dict[str, float]]  # where they were measured, too
+    status: NotRequired[dict[str, float | None]]
+    c: NotRequired[float | None]  # of runs before there was a status
+
+
+class YardsticksFile(TypedDict):
+    """yardsticks.json: the yardsticks of a run at its newest checkpoint."""
+
+    frames: CountOrZero
+    episodes: CountOrZero
+    seed: CountOrZero
+    yardsticks: dict[str, float]
+
+
+class AlarmLine(TypedDict):
+    """A line of alarms.jsonl."""
+
+    frames: NotRequired[CountOrZero]
+    name: str
+    text: NotRequired[str]
+
+
+class AboutFile(TypedDict, total=False):
+    """run.json: versions, revision, command and machine of a run."""
+
+    environment: dict[str, Any]
+    versions: dict[str, str]
+    revision: str | None
+    command: str
+    machine: str
+
+
+class FileEntry(TypedDict):
+    """A file that a checkpoint needs."""
+
+    bytes: CountOrZero
+    digest: str
+
+
+class Manifest(TypedDict):
+    """manifest.json of a checkpoint."""
+
+    format: str
+    files: dict[str, FileEntry]
+
+
+class ExportFile(TypedDict):
+    """agent.json of an export: everything but the weights."""
+
+    format: str
+    config: dict[str, Any]
+    frames: CountOrZero
+    observation_shape: Annotated[list[Size], Meta(min_length=1, max_length=3)]
+    action_size: Size
+    numbers: dict[str, int | float]
+    weights: FileEntry
+    versions: dict[str, str]
+    revision: str | None
+
+
+def convert(value: object, kind: type[T] | Any, name: str) -> T:
+    """The value, converted to the type.
+
+    Args:
+        value: From a flag, a file or a call.
+        kind: A type with its limits.
+        name: Name of the value, for messages.
+
+    Raises:
+        ValueError: If it is not of the type; with the requirement and the value.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if kind is Path:
+        return cast("T", _path(value, name))
+    try:
+        return cast("T", msgspec.convert(value, kind, strict=False))
+    except (msgspec.ValidationError, RecursionError) as problem:
+        raise ValueError(_message(value, kind, name, problem)) from None
+
+
+def settle(record: object, part: type | None = None) -> None:
+    """Converts every field of a frozen dataclass to its type; for its `__post_init__`.
+
+    Args:
+        record: The dataclass.
+        part: A base class, to convert its fields only.
+
+    Raises:
+        ValueError: For the first field that is not of its type.
+    """
+    for name, kind in _hints(part or record.__class__).items():
+        object.__setattr__(record, name, convert(getattr(record, name), kind, name))
+
+
+def parse_json(text: str | bytes, kind: type[T] | Any, name: str) -> T:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: If it is not JSON, or not of the type.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{name} is nested too deeply") from None
+    except ValueError as problem:
+        raise ValueError(f"{name} is not JSON: {problem}") from None
+    return cast("T", convert(value, kind, name))
+
+
+def check_keys(values: object, known: Iterable[str], name: str) -> dict[str, Any]:
+    """A mapping whose keys are all known.
+
+    Raises:
+        ValueError: If it is not a mapping, or has other keys.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{name} must be a mapping of settings, got {shown(values)}")
+    names = list(known)
+    unknown = sorted(str(key) for key in values if key not in names)
+    if unknown:
+        listed = ", ".join(f"{key:.60}" for key in unknown[:5])
+        raise ValueError(f"{name}: unknown {listed}{nearest(unknown[0], names)}")
+    return dict(values)
+
+
+def shown(value: object) -> str:
+    """A value for a message, at most one line long."""
+    return _SHORT.repr(value)
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _path(value: object, name: str) -> Path:
+    if not isinstance(value, (str, Path)) or "\0" in str(value):
+        raise ValueError(f"{name} must be a path, got {shown(value)}")
+    return Path(value)
+
+
+def _message(value: object, kind: object, name: str, problem: Exception) -> str:
+    """Translates msgspec's message into the wording of this package."""
+    text, _, where = str(problem).partition(" - at `$")
+    place, part = name + where.rstrip("`"), _part(value, where)
+    if (options := _options(kind)) and not where:
+        return not_a_choice(value, options, name)
+    if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
+        return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
+    if expected := re.match(r"Expected `([^`]+)`, got", text):
+        if "int" in expected[1].split(" | ") and _is_too_large(part):  # to msgspec not an int
+            return f"{place} must be at most {_most(kind):,}, got {shown(part)}"
+        words = " or ".join(_NAMES.get(each, each) for each in expected[1].split(" | "))
+        return f"{place} must be {words}, got {shown(part)}"
+    reason = text.replace("`", "") or "nested too deeply"
+    return f"{place}: {reason[0].lower()}{reason[1:]}"
+
+
+def _part(value: Any, where: str) -> Any:
+    """The part of a value at msgspec's path, as far as the path can be followed."""
+    for key, number in re.findall(r"\.(\w+)|\[(\d+)\]", where):
+        try:
+            value = value[key] if key else value[int(number)]
+        except (LookupError, TypeError):
+            return value
+    return value
+
+
+def _is_too_large(value: object) -> bool:
+    """Whether a float, or a text that is one, exceeds every count: 1e23, for example."""
+    if not isinstance(value, (float, str)):
+        return False
+    try:
+        return _MOST < float(value) < math.inf
+    except ValueError:
+        return False
+
+
+def _most(kind: object) -> int:
+    """The upper limit of a number's type, also inside an optional or a list."""
+    own = [part.le for part in get_args(kind) if isinstance(part, Meta) and part.le is not None]
+    return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=_MOST)
+
+
+def _options(kind: object) -> list[str]:
+    """The options of a Literal, also inside an optional, or beside a fraction."""
+    if get_origin(kind) is Literal:
+        return [str(option) for option in get_args(kind)]
+    if get_origin(kind) in (Union, UnionType):
+        options = [option for part in get_args(kind) for option in _options(part)]
+        beside = options and Fraction in get_args(kind)
+        return [*options, "a number above 0 and below 1"] if beside else options
+    return []
+
+
+_RELATIONS = {">=": "at least", ">": "above", "<=": "at most", "<": "below"}
+_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlong = 60

@@ -1,0 +1,1 @@
+"""What an embedding is worth: measures, against exact metrics, on stored data, in pictures."""

@@ -1,0 +1,206 @@
+"""Episodes without their disturbance, which can then be drawn again: backgrounds, pixels, vectors.
+
+An environment draws a clean frame, then adds the disturbance. Here the two are apart: episodes are
+played in an environment without a disturbance, and the agent sees what the disturbance makes of it,
+the same to the last bit as in the environment that has it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from revbis.envs import make_env
+from revbis.envs.distractors import GAUSSIAN, Distractor, PixelNoise, Split
+from revbis.envs.state_noise import StateNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from revbis.agents import Agent
+
+_CLEAN = {"distractor": None, "distractor_strength": None, "state_noise": 0}
+
+
+class Disturbance:
+    """What an environment adds to clean observations; nothing, if it has no distractor or noise.
+
+    Args:
+        environment: The arguments of `make_env`.
+        features: Length of the state vector; 0 for pixels.
+        split: Which variants: of training or of evaluation.
+    """
+
+    def __init__(self, environment: Mapping[str, Any], features: int, split: Split) -> None:
+        self._background: Distractor | None = None
+        self._pixels: PixelNoise | None = None
+        self._vector: StateNoise | None = None
+        spec, size = environment["distractor"], environment["pixels"]
+        if spec == GAUSSIAN:
+            self._pixels = PixelNoise(environment["distractor_strength"], size, split=split)
+        elif spec is not None:
+            self._background = Distractor(spec, size, split=split)
+        if environment["state_noise"]:
+            count, kind = environment["state_noise"], environment["state_noise_kind"]
+            task = environment["task"]
+            self._vector = StateNoise(count, kind, features, task=task, split=split)
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether it is a background, which needs to know where it is visible."""
+        return self._background is not None
+
+    def reset(self, seed: int) -> None:
+        """Starts an episode with this seed."""
+        for each in (self._background, self._pixels, self._vector):
+            if each is not None:
+                each.reset(seed)
+
+    def apply(self, clean: NDArray[Any], behind: NDArray[np.bool_] | None) -> NDArray[Any]:
+        """What is seen of a clean frame or vector, as a new array; time advances by one frame.
+
+        Args:
+            clean: [3, pixels, pixels], or [features].
+            behind: [pixels, pixels], the pixels that show the background, where that is needed.
+        """
+        if self._vector is not None:
+            return self._vector.observe(clean)
+        seen = clean.copy()
+        if self._background is not None and behind is not None:
+            self._background.paint(seen, behind)
+        if self._pixels is not None:
+            self._pixels.add(seen)
+        return seen
+
+    def skip(self, frames: int) -> None:
+        """Advances time by so many frames that nobody looks at."""
+        for each in (self._background, self._pixels, self._vector):
+            if each is not None:
+                each.skip(frames)
+
+
+@dataclass(frozen=True)
+class CleanEpisode:
+    """An episode as it was before the disturbance, a row for each action.
+
+    Attributes:
+        seed: Of the episode and of its disturbance.
+        frames: [T, 3, pixels, pixels], or [T, features].
+        masks: Where a background is visible, [T, pixels, pixels]; None if there is none.
+        states: The simulator's state vectors, [T, S].
+        rewards: Of the actions, [T].
+        terminated: Whether it ended by itself, not by a time limit.
+    """
+
+    seed: int
+    frames: NDArray[Any]
+    masks: NDArray[np.bool_] | None
+    states: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+    terminated: bool
+
+    def __len__(self) -> int:
+        """The number of actions."""
+        return len(self.rewards)
+
+
+def collect(
+    environment: Mapping[str, Any],
+    agent: Agent,
+    seeds: Iterable[int],
+    played: Callable[[], None] = lambda: None,
+) -> list[CleanEpisode]:
+    """Plays an episode for each seed with the mean action, on the evaluation variants.
+
+    Args:
+        environment: The arguments of `make_env`.
+        agent: The agent.
+        seeds: Seeds of the episodes.
+        played: Called after each episode.
+    """
+    env = make_env(**{**environment, **_CLEAN}, seed=0)
+    disturbance = Disturbance(environment, _features(env), "eval")
+    stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
+    episodes = []
+    try:
+        for seed in seeds:
+            episodes.append(_play(env, disturbance, agent, seed, stack))
+            played()
+    finally:
+        env.close()
+    return episodes
+
+
+def observations(
+    episode: CleanEpisode,
+    moments: NDArray[np.int64],
+    disturbance: Disturbance,
+    seed: int,
+    stack: int,
+) -> NDArray[Any]:
+    """What an agent would have seen at some moments with the disturbance drawn from this seed.
+
+    With the episode's own seed it is what the agent has seen. A moment's noise does not depend on
+    which others are asked for: noise that moves with time has moved on between them.
+
+    Args:
+        episode: The episode.
+        moments: Rows of it, ascending, [M].
+        disturbance: Draws the noise of every frame of the stacks.
+        seed: Seed of that noise.
+        stack: Frames in an observation; before the first one, that one is repeated.
+
+    Returns:
+        [M, 3 · stack, pixels, pixels], or [M, D].
+    """
+    stacks = np.maximum(moments[:, None] + np.arange(1 - stack, 1), 0)
+    needed, places = np.unique(stacks, return_inverse=True)
+    disturbance.reset(seed)
+    drawn, masks, now = [], episode.masks, 0
+    for row in needed.tolist():
+        disturbance.skip(row - now)
+        drawn.append(disturbance.apply(episode.frames[row], None if masks is None else masks[row]))
+        now = row + 1
+    views = np.stack(drawn)[places.reshape(stacks.shape)]
+    return views.reshape(len(moments), -1, *views.shape[3:])
+
+
+def feature_count(episode: CleanEpisode) -> int:
+    """Length of the state vector; 0 for pixels."""
+    return episode.frames.shape[1] if episode.frames.ndim == 2 else 0
+
+
+def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: int) -> CleanEpisode:
+    clean, info = env.reset(seed=seed)
+    disturbance.reset(seed)
+    agent.begin_episode()
+    frames, masks, states, rewards = [], [], [], []
+    recent: deque[NDArray[Any]] = deque(maxlen=stack)
+    over = terminated = False
+    while not over:
+        frames.append(np.array(info.get("frame", clean)))
+        masks += [env.simulation.behind()] if disturbance.needs_mask else []
+        states.append(np.array(info["state"], dtype=np.float64))
+        seen = disturbance.apply(frames[-1], masks[-1] if masks else None)
+        recent.extend([seen] * (1 if recent else stack))
+        action = agent.act(np.concatenate(recent), 0, explore=False)
+        clean, reward, terminated, truncated, info = env.step(action)
+        rewards.append(reward)
+        over = terminated or truncated
+    return CleanEpisode(
+        seed=seed,
+        frames=np.stack(frames),
+        masks=np.stack(masks) if masks else None,
+        states=np.stack(states),
+        rewards=np.asarray(rewards, dtype=np.float64),
+        terminated=terminated,
+    )
+
+
+def _features(env: Any) -> int:
+    return 0 if env.render_mode else int(env.observation_space.shape[0])

@@ -1,0 +1,367 @@
+"""The benchmark against exact metrics: an encoder trained by an objective alone, and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from revbis.io.plugins import described
+from revbis.objectives import NonFiniteError, Objective, ObjectiveOutput, make_objective
+from revbis.objectives.registry import accepted_options
+from revbis.representation.measures import (
+    Agreement,
+    agreement,
+    rank_correlation,
+    state_denoising_factor,
+)
+from revbis.representation.problems import (
+    Dataset,
+    Problem,
+    Whose,
+    collect,
+    exact_distances,
+    observe,
+    value_gaps,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HIDDEN = 256  # width of the objective's head
+_REPORT_EVERY = 50  # steps
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """What is trained, and for how long.
+
+    Learning rates fall to 0 in equal steps.
+
+    Attributes:
+        gamma: Discount factor.
+        steps: Gradient steps.
+        normalisation: Scale embeddings to length 1, for objectives that have that option; None
+            leaves it to the objective.
+        transitions: Number of collected transitions.
+        batch: Transitions in a batch.
+        latent_dim: Width of the embeddings.
+        learning_rate: Of the encoder and the objective's heads.
+        coefficient_rate: Learning rate of the coefficient.
+    """
+
+    gamma: float = 0.9
+    steps: int = 2000
+    normalisation: bool | None = None
+    transitions: int = 20_000
+    batch: int = 128
+    latent_dim: int = 50
+    learning_rate: float = 3e-3
+    coefficient_rate: float = 1e-3
+
+
+class StateEncoder(nn.Module):
+    """φ of the probe: a convolution and one Linear."""
+
+    def __init__(self, shape: tuple[int, ...], latent_dim: int) -> None:
+        super().__init__()
+        convolution = nn.Sequential(
+            nn.Conv2d(shape[0], 16, 4, stride=2, padding=1), nn.ReLU(), nn.Flatten()
+        )
+        width = convolution(torch.zeros(1, *shape)).shape[1]
+        self.layers = nn.Sequential(*convolution, nn.Linear(width, latent_dim))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, C, H, W], floats in [0, 1] or bytes, → [N, D]."""
+        pixels = images if images.is_floating_point() else images / 255
+        z: Tensor = self.layers(pixels - 0.5)
+        return z
+
+
+def make(method: str, actions: int, settings: ProbeSettings) -> Objective:
+    """The objective with the probe's settings, of those that it accepts.
+
+    Args:
+        method: An objective's name, or package.module:factory.
+        actions: Number of actions.
+        settings: Those of the probe.
+    """
+    options: dict[str, Any] = {"hidden": _HIDDEN}
+    if settings.normalisation is not None:
+        options["normalisation"] = settings.normalisation
+    accepted = accepted_options(method)
+    chosen = {name: value for name, value in options.items() if name in accepted}
+    return make_objective(method, settings.latent_dim, actions, **chosen)
+
+
+class Training:
+    """An encoder, an objective and the data they are trained on.
+
+    Args:
+        problem: What is learned.
+        method: An objective's name, or package.module:factory.
+        seed: Of data, initialisation and batches.
+        settings: What is trained, and for how long.
+    """
+
+    def __init__(self, problem: Problem, method: str, seed: int, settings: ProbeSettings) -> None:
+        torch.manual_seed(seed)
+        self.problem, self.method, self.settings = problem, method, settings
+        self.generator = torch.Generator().manual_seed(seed)
+        self.data = collect(problem, settings.transitions, np.random.default_rng(seed))
+        self.encoder = StateEncoder(tuple(problem.images.shape[1:]), settings.latent_dim)
+        self.objective = make(method, problem.mdp.n_actions, settings)
+        self._observed = _observations(problem, self.data, self.generator)
+        self._target = torch.from_numpy(problem.target).float()
+
+    def run(self, progress: Callable[[int], None]) -> None:
+        """Trains; progress is called with a number of further steps.
+
+        Raises:
+            ValueError: If the objective raises one, or anything else.
+            NonFiniteError: If training diverges.
+        """
+        settings, objective = self.settings, self.objective
+        trained = [*self.encoder.parameters(), *objective.representation_parameters()]
+        optimisers = [torch.optim.Adam(trained, lr=settings.learning_rate, fused=True)]
+        raw_c = list(objective.coefficient_parameters())
+        if raw_c:
+            optimisers.append(torch.optim.Adam(raw_c, lr=settings.coefficient_rate, fused=True))
+        rates = [
+            torch.optim.lr_scheduler.LinearLR(each, 1.0, 0.0, settings.steps) for each in optimisers
+        ]
+        for step in range(settings.steps):
+            out = self._call()
+            losses = (out.representation_loss, out.coefficient_loss)
+            for loss, optimiser in zip(losses, optimisers, strict=False):
+                optimiser.zero_grad(set_to_none=True)
+                assert loss is not None
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+            for rate in rates:
+                rate.step()
+            if step % _REPORT_EVERY == _REPORT_EVERY - 1:
+                progress(_REPORT_EVERY)
+        progress(settings.steps % _REPORT_EVERY)
+
+    def _call(self) -> ObjectiveOutput:
+        """The objective's losses of a batch."""
+        rows = torch.randint(len(self.data.s), (self.settings.batch,), generator=self.generator)
+        one_hot = torch.eye(self.problem.mdp.n_actions)
+        discount = torch.full((self.settings.batch,), self.settings.gamma)
+        z, next_z = self._embed(rows)
+        actions = {name: self._draw(name, rows) for name in self.objective.policy_actions}
+        action, reward = one_hot[self.data.a[rows]], self.data.r[rows]
+        try:
+            return self.objective(
+                z, action, reward, discount, next_z, generator=self.generator, **actions
+            )
+        except (ValueError, NonFiniteError):
+            raise
+        except Exception as error:
+            raise ValueError(f"calling the objective raised {described(error)}") from error
+
+    def _embed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings of states and of next states; no gradient is needed of the next."""
+        if self._observed is None:  # the states are few: embed each once, then gather
+            z = self.encoder(self.problem.images)
+            return z[self.data.s[rows]], z[self.data.s2[rows]].detach()
+        with torch.no_grad():
+            next_z = self.encoder(self._observed[1][rows])
+        return self.encoder(self._observed[0][rows]), next_z
+
+    def _draw(self, name: str, rows: Tensor) -> Tensor:
+        """Actions of the target policy, one-hot: at the states, or at the next ones."""
+        states = self.data.s if name == "policy_action" else self.data.s2
+        drawn = torch.multinomial(self._target[states[rows]], 1, generator=self.generator)
+        return torch.eye(self.problem.mdp.n_actions)[drawn[:, 0]]
+
+
+def _observations(
+    problem: Problem, data: Dataset, generator: torch.Generator
+) -> tuple[Tensor, Tensor] | None:
+    """What was seen of states and next states, where the same state never looks the same."""
+    if problem.pixel_noise == 0:
+        return None
+    first, second = (
+        observe(problem.images, states, problem.pixel_noise, generator)
+        for states in (data.s, data.s2)
+    )
+    return first, second
+
+
+Array = NDArray[np.float64]
+_RENDERINGS = 8  # pairs of observations that a distance between states is the mean of
+_POSITIVES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Learned distances beside the exact ones.
+
+    Attributes:
+        learned: After training, in the unit of rewards, (n, n).
+        exact: Of the target policy, (n, n).
+        target: Agreement with the exact metric of the target policy.
+        behaviour: The same for the policy that collected; None where it is the same policy.
+        untrained: Rank correlation with `exact` before training.
+    """
+
+    learned: Array
+    exact: Array
+    target: Agreement
+    behaviour: Agreement | None
+    untrained: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What a method learned of its exact metric.
+
+    Attributes:
+        method: The objective's name.
+        seed: The seed.
+        metric: The exact metric that it is compared with.
+        claims: The policy whose metric its loss learns: "target" where it asks for actions of that
+            policy, else "behaviour".
+        c: Weight of the next-state term at the end: γ, or the coefficient.
+        phi: φ between states, against U; behind its own head where an objective that compares
+            states has one.
+        psi: ψ between state-action pairs, against G; None where the objective compares states.
+        denoising: Denoising factor of φ; None where pixels do not distract.
+        untrained_denoising: The same before training.
+    """
+
+    method: str
+    seed: int
+    metric: str
+    claims: Literal["target", "behaviour"]
+    c: float
+    phi: Compared
+    psi: Compared | None
+    denoising: float | None
+    untrained_denoising: float | None
+
+
+def measure(
+    problem: Problem,
+    method: str,
+    seed: int = 0,
+    settings: ProbeSettings | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Measurement:
+    """Trains an encoder by one objective alone and compares it with its exact metric.
+
+    Args:
+        problem: An MDP with images and policies.
+        method: An objective's name, or package.module:factory.
+        seed: Of data, initialisation and batches.
+        settings: What is trained, and for how long.
+        progress: Called now and then with a number of further steps.
+
+    Raises:
+        ValueError: If the objective cannot be made, or raises.
+        NonFiniteError: If training diverges.
+    """
+    settings = settings or ProbeSettings()
+    training = Training(problem, method, seed, settings)
+    noise, before = _denoising(training, seed), _distances(training, seed)
+    training.run(progress or (lambda _: None))
+    after, objective = _distances(training, seed), training.objective
+    status = objective.status()
+    c, unit = status.get("c"), status.get("reward_scale", 1.0)
+    compared = {}
+    for level, learned in after.items():
+
+        def exact(whose: Whose, level: str = level) -> tuple[Array, Array]:
+            solved = exact_distances(problem, whose, objective.metric, level, settings.gamma, c)
+            return solved, value_gaps(problem, whose, level, settings.gamma)
+
+        wanted = exact("target")
+        others = agreement(unit * learned, *exact("behaviour")) if problem.off_policy else None
+        start = _upper(before[level], wanted[0])
+        compared[level] = Compared(
+            learned=unit * learned,
+            exact=wanted[0],
+            target=agreement(unit * learned, *wanted),
+            behaviour=others,
+            untrained=rank_correlation(*start),
+        )
+    return Measurement(
+        method=method,
+        seed=seed,
+        metric=objective.metric,
+        claims="target" if objective.policy_actions else "behaviour",
+        c=settings.gamma if c is None else c,
+        phi=compared["state"],
+        psi=compared.get("state_action"),
+        denoising=_denoising(training, seed),
+        untrained_denoising=noise,
+    )
+
+
+@torch.no_grad()
+def _distances(training: Training, seed: int) -> dict[str, Array]:
+    """Distances between states and, where ψ embeds them, between pairs of state and action.
+
+    Where pixels distract, a distance is the mean over pairs of independent observations.
+    """
+    problem = training.problem
+    if problem.pixel_noise == 0:
+        z = training.encoder(problem.images)
+        return _all_pairs(training, z, z)
+    generator = torch.Generator().manual_seed(seed)
+    every = torch.arange(problem.mdp.n_states)
+    total: dict[str, Array] = {}
+    for _ in range(_RENDERINGS):
+        x, y = (
+            training.encoder(observe(problem.images, every, problem.pixel_noise, generator))
+            for _ in range(2)
+        )
+        for level, distances in _all_pairs(training, x, y).items():
+            total[level] = total.get(level, 0.0) + distances / _RENDERINGS
+    return total
+
+
+def _all_pairs(training: Training, x: Tensor, y: Tensor) -> dict[str, Array]:
+    """Distances between embeddings of the states in x and in y, by level."""
+    objective, mdp = training.objective, training.problem.mdp
+    one_hot = torch.eye(mdp.n_actions)
+    if objective.compares == "state":  # the action plays no part
+        action = one_hot[:1].expand(len(x), -1)
+        return {
+            "state": _numbers(objective.distance(*(objective.embed(z, action) for z in (x, y))))
+        }
+    states, actions = torch.from_numpy(mdp.state_actions.copy()).T
+    pairs = (objective.embed(z[states], one_hot[actions]) for z in (x, y))
+    return {
+        "state": _numbers(objective.distance(objective.scale(x), objective.scale(y))),
+        "state_action": _numbers(objective.distance(*pairs)),
+    }
+
+
+@torch.no_grad()
+def _denoising(training: Training, seed: int) -> float | None:
+    """The denoising factor of φ, as `distance` takes it."""
+    problem = training.problem
+    if problem.pixel_noise == 0:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    count = problem.mdp.n_states
+    states = torch.arange(count).repeat(1 + _POSITIVES)
+    seen = observe(problem.images, states, problem.pixel_noise, generator)
+    z = training.objective.scale(training.encoder(seen)).reshape(1 + _POSITIVES, count, -1)
+    return state_denoising_factor(z[0], z[1:], generator)
+
+
+def _upper(learned: Array, exact: Array) -> tuple[Array, Array]:
+    i, j = np.triu_indices(len(exact), 1)
+    return (learned + learned.T)[i, j], exact[i, j]
+
+
+def _numbers(tensor: Tensor) -> Array:
+    return np.asarray(tensor.double().numpy())

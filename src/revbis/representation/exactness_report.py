@@ -1,0 +1,395 @@
+"""What the benchmark against exact metrics found: means with intervals, CSV, pictures, a page."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from revbis import __version__
+from revbis.io.files import write_whole
+from revbis.representation.cells import Cell, read_cell, read_dots
+from revbis.representation.problems import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from revbis.representation.cells import Record
+
+_RESAMPLES = 10_000
+_ENDS = (0.025, 0.975)
+NONE = "–"
+
+# Columns of tables: heading, name of the measure, whether its interval is shown.
+COLUMNS = (
+    ("φ: ρ with U", "phi_spearman", True),
+    ("φ: ρ with U of the data's policy", "phi_behaviour_spearman", True),
+    ("ψ: ρ with G", "psi_spearman", True),
+    ("φ: error", "phi_error", False),
+    ("ψ: error", "psi_error", False),
+    ("φ: neighbours", "phi_overlap", False),
+    ("ψ: neighbours", "psi_overlap", False),
+    ("φ: stress", "phi_stress", False),
+    ("ψ: stress", "psi_stress", False),
+    ("φ: ρ with ΔV", "phi_value", False),
+    ("ψ: ρ with ΔQ", "psi_value", False),
+    ("φ: spread", "phi_spread", False),
+    ("ψ: spread", "psi_spread", False),
+    ("denoising", "denoising", True),
+    ("c", "c", False),
+)
+
+
+class Interval(NamedTuple):
+    """A mean over seeds with its 95% bootstrap interval; the ends are NaN for a single seed."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean, and the percentile bootstrap of it over seeds."""
+    array = np.asarray(values, dtype=np.float64)
+    if len(array) == 1:
+        return Interval(float(array[0]), np.nan, np.nan)
+    generator = np.random.default_rng(0)
+    means = array[generator.integers(len(array), size=(_RESAMPLES, len(array)))].mean(axis=1)
+    low, high = np.quantile(means, _ENDS)
+    return Interval(float(array.mean()), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of finished cells.
+
+    Attributes:
+        rows: One for each cell.
+        scenarios: Their names, in the order of the benchmark.
+    """
+
+    rows: Sequence[Record]
+    scenarios: Sequence[str]
+
+    def of(self, scenario: str, method: str, measure: str) -> Interval | None:
+        """A measure over seeds; None where it has no meaning or no seed was finished."""
+        values = [
+            row[measure]
+            for row in self.rows
+            if (row["scenario"], row["method"]) == (scenario, method)
+            and row.get(measure) is not None
+        ]
+        return interval(values) if values else None
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """The methods, the best first: by the mean over scenarios of φ's rank correlation."""
+        names = dict.fromkeys(row["method"] for row in self.rows)
+        return sorted(names, key=lambda name: -self._score(name))
+
+    def seeds(self, scenario: str, method: str) -> int:
+        """How many seeds were finished."""
+        keys = [(row["scenario"], row["method"]) for row in self.rows]
+        return keys.count((scenario, method))
+
+    def overview(self) -> list[dict[str, str]]:
+        """A row for each method: ρ of φ in each scenario and, after a stroke, ρ of ψ."""
+        table = []
+        for method in self.methods:
+            row = {"method": method}
+            for scenario in self.scenarios:
+                parts = [self.of(scenario, method, f"{name}_spearman") for name in ("phi", "psi")]
+                row[scenario] = " / ".join(f"{each.mean:.2f}" for each in parts if each) or NONE
+            table.append(row)
+        return table
+
+    def table(self, scenario: str) -> list[dict[str, str]]:
+        """A row for each method of a scenario; measures without a value for any are left out."""
+        methods = [method for method in self.methods if self.seeds(scenario, method)]
+        table = [{"method": method} for method in methods]
+        for heading, measure, with_ends in COLUMNS:
+            values = [self.of(scenario, method, measure) for method in methods]
+            if any(value is not None for value in values):
+                for row, value in zip(table, values, strict=True):
+                    row[heading] = interval_text(value, with_ends)
+        return table
+
+    def _score(self, method: str) -> float:
+        found = [self.of(scenario, method, "phi_spearman") for scenario in self.scenarios]
+        return float(np.mean([each.mean for each in found if each is not None]))
+
+
+def write_csv(results: Results, path: Path) -> None:
+    """A row for each cell, in the order of the benchmark."""
+    names = list(dict.fromkeys(name for row in results.rows for name in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    for row in results.rows:
+        writer.writerow({name: _number(value) for name, value in row.items()})
+    write_whole(path, text.getvalue().encode())
+
+
+def _number(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def interval_text(value: Interval | None, with_ends: bool) -> str:
+    """A mean with its interval, if that is wanted and known."""
+    if value is None:
+        return NONE
+    if not with_ends or np.isnan(value.low):
+        return f"{value.mean:.2f}"
+    return f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+# Okabe and Ito's colours; φ and ψ differ in their marks, too.
+_LOOKS = {
+    "phi": ("φ against U, between states", "#0072B2", "o"),
+    "psi": ("ψ against G, between state-action pairs", "#D55E00", "D"),
+}
+_STYLE: dict[Any, Any] = {
+    "font.size": 11.0,
+    "axes.titlesize": 13.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+}
+_COLUMNS = 3
+_WIDTH = 16.0  # inches: a slide is 16 × 9
+_LEAST_HEIGHT, _ROW_HEIGHT = 1.4, 0.2  # inches, of a panel and of a method in it
+_SHORTEST = 30  # letters of a method's name before it is cut, at its start
+
+Dots = dict[str, np.ndarray]
+
+
+def draw_overview(results: Results, caption: str) -> Figure:
+    """A panel for each scenario, a row for each method: rank correlations with intervals.
+
+    Args:
+        results: Of at least one cell.
+        caption: The line below.
+    """
+    methods, scenarios = results.methods, results.scenarios
+    columns = 2 if len(scenarios) == 4 else min(_COLUMNS, len(scenarios))
+    rows = -(-len(scenarios) // columns)
+    height = rows * (_LEAST_HEIGHT + _ROW_HEIGHT * len(methods))
+    width = max(9.0, _WIDTH * columns / _COLUMNS)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height + 0.9), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+        for panel, scenario in zip(axes, scenarios, strict=False):
+            _draw_scenario(panel, results, scenario)
+        for panel in axes[len(scenarios) :]:
+            panel.set_visible(False)
+        axes[0].set_yticks(range(len(methods)), [_short(method) for method in methods])
+        axes[0].set_ylim(len(methods) - 0.4, -0.6)
+        axes[0].set_xlim(min(-0.05, _lowest(results)) - 0.03, 1.03)
+        for panel in axes[max(0, len(scenarios) - columns) : len(scenarios)]:
+            panel.tick_params(labelbottom=True)
+            panel.set_xlabel("rank correlation with the exact metric")
+        figure.legend(
+            *axes[0].get_legend_handles_labels(),
+            loc="outside upper center",
+            ncols=2,
+            frameon=False,
+            fontsize=13,
+        )
+        figure.supxlabel(caption, fontsize=10, color="0.35")
+    return figure
+
+
+def draw_dots(dots: Mapping[tuple[str, str], Dots], results: Results, caption: str) -> Figure:
+    """Learned against exact distances, a row for each scenario and a column for each method.
+
+    Args:
+        dots: Learned and exact distances by scenario and method, as `cells.read_dots` gives them.
+        results: What they are of.
+        caption: The line below.
+    """
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in dots))
+    methods = [method for method in results.methods if any(key[1] == method for key in dots)]
+    size = (max(5.0, 2.7 * len(methods)), 2.8 * len(scenarios) + 0.9)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(len(scenarios), len(methods), squeeze=False)
+        for panels, scenario in zip(axes, scenarios, strict=True):
+            for panel, method in zip(panels, methods, strict=True):
+                if (scenario, method) in dots:
+                    _draw_dots(panel, dots[scenario, method])
+            panels[0].set_ylabel(f"{scenario}\nlearned")
+        for top, bottom, method in zip(axes[0], axes[-1], methods, strict=True):
+            top.set_title(_short(method), fontsize=11)
+            bottom.set_xlabel("exact")
+        handles = {
+            label: handle
+            for panel in axes.flat
+            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside upper center",
+            ncols=3,
+            frameon=False,
+            markerscale=4,
+        )
+        figure.supxlabel(caption, fontsize=9, color="0.35")
+    return figure
+
+
+def as_png(figure: Figure) -> bytes:
+    """The figure as PNG; the same figure gives the same bytes."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=120)
+    return file.getvalue()
+
+
+def _draw_scenario(panel: Axes, results: Results, scenario: str) -> None:
+    panel.set_title(f"{scenario}\n", loc="left", fontweight="bold")
+    text = SCENARIOS[scenario].description
+    panel.text(0, 1.02, text, transform=panel.transAxes, fontsize=10, color="0.35")
+    for row in range(0, len(results.methods), 2):
+        panel.axhspan(row - 0.5, row + 0.5, color="0.955", lw=0, zorder=0)
+    for value in (0.0, 0.5, 1.0):
+        panel.axvline(value, color="0.8", lw=0.8, zorder=0.5)
+    for name, (label, colour, marker) in _LOOKS.items():
+        shift = {"phi": -0.17, "psi": 0.17}[name]
+        found = [results.of(scenario, method, f"{name}_spearman") for method in results.methods]
+        places = [row + shift for row, value in enumerate(found) if value is not None]
+        values = [value for value in found if value is not None]
+        if not values:
+            continue
+        low, high = ([value[end] for value in values] for end in (1, 2))
+        panel.hlines(places, low, high, color=colour, lw=2.2)
+        means = [value.mean for value in values]
+        panel.plot(means, places, marker, color=colour, ms=6, mec="white", mew=0.6, label=label)
+    panel.tick_params(axis="y", length=0)
+
+
+def _draw_dots(panel: Axes, dots: Dots) -> None:
+    for name, (label, colour, _) in _LOOKS.items():
+        if name in dots:
+            learned, exact = dots[name]
+            panel.plot(exact, learned, ".", color=colour, ms=2, alpha=0.5, label=label)
+    both = np.concatenate([values.ravel() for values in dots.values()])
+    ends = [min(0.0, float(both.min())), float(both.max())]
+    panel.plot(ends, ends, color="0.3", lw=0.9, ls=(0, (4, 3)), label="learned = exact")
+    panel.tick_params(labelsize=8)
+
+
+def _lowest(results: Results) -> float:
+    found = [
+        results.of(scenario, method, f"{name}_spearman")
+        for scenario in results.scenarios
+        for method in results.methods
+        for name in _LOOKS
+    ]
+    return float(np.nanmin([number for value in found if value for number in value]))
+
+
+def _short(method: str) -> str:
+    return method if len(method) <= _SHORTEST else f"…{method[-_SHORTEST:]}"
+
+
+def chosen(methods: Sequence[str], favourites: Sequence[str], most: int) -> list[str]:
+    """A user's own methods and the favourites among these; all of them if they are few."""
+    if len(methods) <= most:
+        return list(methods)
+    wanted = [m for m in methods if ":" in m or m in favourites]
+    return (wanted or list(methods))[:most]
+
+
+FILES = ("probe.csv", "probe.png", "distances.png", "index.html")
+_DRAWN = (
+    "simsr",
+    "mico",
+    "simsr-rev",
+    "simsr-rev-full-no-c",
+    "mico-rev-full-no-c",
+    "energy-rev-full-no-c",
+)
+_MOST_DRAWN = 6  # methods
+_MOST_ROWS = 2  # scenarios
+
+
+def read_results(cells: Iterable[Cell], out: Path) -> Results:
+    """The results of these cells that there are, in the order of the benchmark.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    order = {name: place for place, name in enumerate(SCENARIOS)}
+    rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
+    if not rows:
+        raise ValueError(f"there are no results in {out}")
+    rows.sort(key=lambda row: (order[row["scenario"]], row["method"], row["seed"]))
+    return Results(rows, sorted({row["scenario"] for row in rows}, key=order.__getitem__))
+
+
+def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: list[str]) -> None:
+    """Writes `FILES`.
+
+    Args:
+        results: Of these cells.
+        cells: What was asked for, with the same settings.
+        out: The folder.
+        problems: Cells without a result, and why.
+    """
+    settings, seeds = cells[0].settings, len({row["seed"] for row in results.rows})
+    count = f"{seeds} seeds" if seeds > 1 else "1 seed, so no intervals"
+    caption = (
+        f"Mean over {count}" + (" with 95% bootstrap intervals" if seeds > 1 else "") + "; "
+        f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
+        f"revbis {__version__}"
+    )
+    write_csv(results, out / "probe.csv")
+    overview = as_png(draw_overview(results, caption))
+    write_whole(out / "probe.png", overview)
+    drawn = chosen(results.methods, _DRAWN, _MOST_DRAWN)
+    dots = {
+        (cell.scenario, cell.method): read_dots(cell, out)
+        for cell in cells
+        if cell.seed == 0
+        and cell.method in drawn
+        and cell.scenario in results.scenarios[:_MOST_ROWS]
+        and read_cell(cell, out) is not None
+    }
+    pictures = [overview]
+    if dots:
+        pictures.append(as_png(draw_dots(dots, results, "Seed 0, a sample of the pairs")))
+        write_whole(out / "distances.png", pictures[1])
+    page = _templates().get_template("exactness.html")
+    text = page.render(
+        results=results,
+        scenarios=SCENARIOS,
+        settings=settings,
+        size=cells[0].size,
+        seeds=seeds,
+        problems=problems,
+        pictures=[base64.b64encode(picture).decode() for picture in pictures],
+        version=__version__,
+    )
+    write_whole(out / "index.html", text.encode(errors="replace"))
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("revbis.representation.exactness", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

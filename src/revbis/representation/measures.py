@@ -1,0 +1,224 @@
+"""What an embedding is worth: pure functions of arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from revbis.io import schema
+from revbis.tabular.comparison import neighbour_overlap
+
+# Embeddings: φ, and what the critic reads.
+EMBEDDINGS = {"phi": "φ", "trunk": "critic's trunk"}
+
+# Measures, in the order of tables, with their headings.
+MEASURES = {
+    "denoising_id": "DF, training noise",
+    "denoising_ood": "DF, evaluation noise",
+    "state_r2": "state R²",
+    "effective_rank": "effective rank",
+    "value": "ρ with ΔV",
+}
+NO_NOISE = "no distractor and no state noise: there is no denoising factor (DF)"
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FOLDS = 5
+_RIDGE = 1e-3  # relative to the variance of a feature
+_CONSTANT = 1e-9  # a deviation below this, relative to the mean, is rounding
+_TAIL = 0.1  # share of a return that a time limit may cut off
+
+
+def denoising_factor(anchors: Tensor, positives: Tensor, generator: torch.Generator) -> float:
+    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
+
+    Pos is the mean L2 distance of anchors to their positives, Neg to as many other anchors. 0 where
+    both are 0, as for a constant embedding.
+
+    Args:
+        anchors: Embeddings of what was seen at N moments, [N, D] with N at least 2.
+        positives: Embeddings of the same moments with other noise, [P, N, D].
+        generator: Draws the P negatives of each anchor.
+    """
+    draws, count, _ = positives.shape
+    step = torch.randint(1, count, (draws, count), generator=generator)
+    others = anchors[(torch.arange(count) + step) % count]
+    pos, neg = (
+        float(torch.linalg.vector_norm((each - anchors).double(), dim=2).mean())
+        for each in (positives, others)
+    )
+    return (neg - pos) / (neg + pos) if neg + pos > 0 else 0.0
+
+
+def state_probe(z: Array, states: Array, episode: Ints) -> float | None:
+    """How much of the state a linear map finds in an embedding: mean R² over the state's numbers.
+
+    Ridge regression; each episode is predicted by a fit to other episodes. R² is relative to the
+    mean of the episodes of the fit. A number that is predicted worse than by that mean counts as 0,
+    and numbers that never change are left out; None if there are no others.
+
+    Args:
+        z: Embeddings, (N, D).
+        states: The simulator's state vectors, (N, S).
+        episode: The episode that each is of, (N,).
+
+    Raises:
+        ValueError: If there is only one episode.
+    """
+    numbers = np.unique(episode)
+    if len(numbers) < 2:
+        raise ValueError(f"the state probe needs at least 2 episodes, got {len(numbers)}")
+    states = states[:, _varies(states)]
+    if states.shape[1] == 0:
+        return None
+    folds = min(_FOLDS, len(numbers))
+    fold = np.searchsorted(numbers, episode) % folds
+    error, total = np.zeros(states.shape[1]), np.zeros(states.shape[1])
+    for held_out in range(folds):
+        test = fold == held_out
+        mean = states[~test].mean(axis=0)
+        predicted = mean + _ridge(z[~test], states[~test] - mean, z[test])
+        error += ((states[test] - predicted) ** 2).sum(axis=0)
+        total += ((states[test] - mean) ** 2).sum(axis=0)
+    return float(np.maximum(1 - error / total, 0.0).mean())
+
+
+def returns_to_go(rewards: Array, discount: float) -> Array:
+    """The discounted sum of each reward and those after it, (T,)."""
+    returns = np.empty_like(rewards)
+    following = 0.0
+    for t in range(len(rewards) - 1, -1, -1):
+        following = rewards[t] + discount * following
+        returns[t] = following
+    return returns
+
+
+def complete_returns(length: int, discount: float, terminated: bool) -> int:
+    """How many returns of an episode, from its start on, its time limit hardly cuts off.
+
+    At most 10% of a constant reward's return is missing, but the first half of an episode counts in
+    any case.
+
+    Args:
+        length: Steps of the episode.
+        discount: Discount factor.
+        terminated: Whether the episode ended by itself: then every return is complete.
+    """
+    if terminated or discount == 0.0:
+        return length
+    rewards = math.ceil(math.log(_TAIL) / math.log(discount))  # that a complete return has
+    return length - min(rewards - 1, length // 2)
+
+
+def _ridge(x: Array, y: Array, x_test: Array) -> Array:
+    """Predictions for x_test of a ridge regression of centred y on standardised x."""
+    used = _varies(x)
+    mean, deviation = x[:, used].mean(axis=0), x[:, used].std(axis=0)
+    scaled, scaled_test = ((each[:, used] - mean) / deviation for each in (x, x_test))
+    wide = scaled.shape[1] > len(x)
+    gram = (scaled @ scaled.T if wide else scaled.T @ scaled) / len(x)
+    gram[np.diag_indices_from(gram)] += _RIDGE
+    if wide:  # the same by way of the samples: D can be that of an image
+        dual: Array = scaled_test @ (scaled.T @ np.linalg.solve(gram, y / len(x)))
+        return dual
+    predicted: Array = scaled_test @ np.linalg.solve(gram, scaled.T @ y / len(x))
+    return predicted
+
+
+def _varies(x: Array) -> NDArray[np.bool_]:
+    """Which columns are not constant, (D,)."""
+    varies: NDArray[np.bool_] = x.std(axis=0) > _CONSTANT * (1 + np.abs(x.mean(axis=0)))
+    return varies
+
+
+_NEIGHBOURS = 5
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A learned distance beside an exact one, over pairs i < j.
+
+    Attributes:
+        spearman: Rank correlation; 0 where a distance is constant.
+        overlap: Mean share of each element's 5 nearest neighbours that both agree on.
+        stress: Error after the best scale, relative to the norm of the exact distances.
+        error: Error as it is, in the unit of rewards, relative to the norm of the exact distances.
+        spread: Standard deviation of the learned distances relative to that of the exact ones: 1 is
+            right, 0 means that all distances have collapsed into one.
+        value: Rank correlation with the gaps of values.
+        self_distance: Mean learned distance of an element to itself.
+        exact_self_distance: The same for the exact metric.
+    """
+
+    spearman: float
+    overlap: float
+    stress: float
+    error: float
+    spread: float
+    value: float
+    self_distance: float
+    exact_self_distance: float
+
+
+def agreement(learned: Array, exact: Array, gaps: Array) -> Agreement:
+    """Compares a learned with an exact distance and with gaps of values, (n, n) each.
+
+    Raises:
+        ValueError: If a learned distance is not finite.
+    """
+    learned = schema.finite_matrix(learned, exact.shape, "the learned distances")
+    learned = (learned + learned.T) / 2
+    i, j = np.triu_indices(len(exact), 1)
+    d, truth = learned[i, j], exact[i, j]
+    square, size = float(d @ d), float(np.linalg.norm(truth))
+    scale = float(d @ truth) / square if square > 0 else 0.0
+    deviation = float(truth.std())
+    return Agreement(
+        spearman=rank_correlation(d, truth),
+        overlap=neighbour_overlap(learned, exact, min(_NEIGHBOURS, len(exact) - 1)),
+        stress=_relative(float(np.linalg.norm(scale * d - truth)), size),
+        error=_relative(float(np.linalg.norm(d - truth)), size),
+        spread=_relative(float(d.std()), deviation),
+        value=rank_correlation(d, gaps[i, j]),
+        self_distance=float(np.diag(learned).mean()),
+        exact_self_distance=float(np.diag(exact).mean()),
+    )
+
+
+def rank_correlation(x: Array, y: Array) -> float:
+    """Spearman's rank correlation; 0 where either is constant, as that orders nothing."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
+    return float(stats.spearmanr(x, y).statistic)
+
+
+def state_denoising_factor(anchors: Tensor, again: Tensor, generator: torch.Generator) -> float:
+    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
+
+    Pos is the mean L2 distance of an anchor to observations of its own state, Neg to observations
+    of other states, 16 of each.
+
+    Args:
+        anchors: Embeddings of an observation of each state, [S, D].
+        again: Embeddings of further observations of each state, [16, S, D].
+        generator: Draws the negatives.
+    """
+    draws, states, _ = again.shape
+    positive = torch.linalg.vector_norm(again - anchors, dim=2).mean()
+    own = torch.arange(states)
+    step = torch.randint(1, states, (draws, states), generator=generator)
+    others = again[torch.arange(draws)[:, None], (own + step) % states]
+    negative = torch.linalg.vector_norm(others - anchors, dim=2).mean()
+    total = float(positive + negative)
+    return float(negative - positive) / total if total > 0 else 0.0
+
+
+def _relative(value: float, size: float) -> float:
+    return value / size if size > 0 else float(value > 0)

@@ -1,0 +1,228 @@
+"""The yardsticks of one agent: plays episodes, embeds them, and measures every embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from revbis.agents.base import SeveralEmbeddings
+from revbis.objectives.base import effective_rank
+from revbis.representation.episodes import (
+    CleanEpisode,
+    Disturbance,
+    collect,
+    feature_count,
+    observations,
+)
+from revbis.representation.measures import (
+    complete_returns,
+    denoising_factor,
+    rank_correlation,
+    returns_to_go,
+    state_probe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from revbis.agents import Agent
+
+Embeddings = dict[str, Tensor]
+Embed = Callable[[Tensor], Embeddings]
+Distance = Callable[[str, Tensor], Tensor]
+LEAST_EPISODES = 2
+_MOMENTS = 256  # anchors, and states whose distances are compared
+_DRAWS = 16  # positives, and negatives, of an anchor
+_BLOCK = 256  # observations that are embedded at a time
+
+
+class Pool:
+    """Observations to measure embeddings on: episodes of one agent, whoever embeds them.
+
+    Args:
+        environment: The arguments of `make_env`.
+        discount: Discount factor of the returns.
+        episodes: At least 2.
+        seed: Draws the anchors, the negatives and the noise.
+
+    Raises:
+        ValueError: If there are fewer than 2 episodes.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, Any],
+        discount: float,
+        episodes: Sequence[CleanEpisode],
+        seed: int,
+    ) -> None:
+        if len(episodes) < LEAST_EPISODES:
+            raise ValueError(
+                f"the yardsticks need at least {LEAST_EPISODES} episodes, some to fit the state "
+                f"probe and others to test it, got {len(episodes)}"
+            )
+        self._environment, self._episodes, self._seed = environment, episodes, seed
+        self._stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
+        self._disturbed = environment["distractor"] is not None or environment["state_noise"] > 0
+        lengths = [len(episode) for episode in episodes]
+        self._episode = np.repeat(np.arange(len(episodes)), lengths)
+        self._time = np.concatenate([np.arange(length) for length in lengths])
+        self._states = np.concatenate([episode.states for episode in episodes])
+        self._returns = np.concatenate([returns_to_go(each.rewards, discount) for each in episodes])
+        complete = [complete_returns(len(e), discount, e.terminated) for e in episodes]
+        generator = np.random.default_rng(seed)
+        self._anchors = _some(np.arange(len(self._time)), generator)
+        valued = self._time < np.repeat(complete, lengths)
+        self._valued = _some(np.flatnonzero(valued), generator)
+
+    def measure(
+        self,
+        embed: Embed,
+        distance: Distance,
+    ) -> dict[str, float]:
+        """Every measure of every embedding, by the names of `revbis.representation.measures`.
+
+        Args:
+            embed: Embeddings of a batch of observations by name, [B, D] each.
+            distance: Distances between the embeddings of a name, [N, D] → [N, N].
+
+        Raises:
+            ValueError: If an embedding is not finite.
+        """
+        seen = self._seen(embed)
+        values: dict[str, float] = {}
+        factors = self._denoising(embed, seen) if self._disturbed else {}
+        for name, z in seen.items():
+            i, j = np.triu_indices(len(self._valued), 1)
+            distances = _checked(name, distance(name, z[self._valued]).double()).numpy()
+            returns = self._returns[self._valued]
+            measured = factors.get(name, {}) | {
+                "state_r2": state_probe(z.double().numpy(), self._states, self._episode),
+                "effective_rank": float(effective_rank(z.double())),
+                "value": rank_correlation(distances[i, j], np.abs(returns[i] - returns[j])),
+            }
+            values |= {
+                f"{name}_{key}": value for key, value in measured.items() if value is not None
+            }
+        return values
+
+    def _seen(self, embed: Embed) -> Embeddings:
+        """Embeddings of everything that the agent saw, [N, D] each."""
+        disturbance = self._disturbance("eval")
+        seen = _joined(
+            [
+                _in_blocks(
+                    embed,
+                    observations(each, np.arange(len(each)), disturbance, each.seed, self._stack),
+                )
+                for each in self._episodes
+            ]
+        )
+        return {name: _checked(name, z) for name, z in seen.items()}
+
+    def _denoising(self, embed: Embed, seen: Embeddings) -> dict[str, dict[str, float]]:
+        """Denoising factors of each embedding: all noise of training, and all of evaluation."""
+        generator = np.random.default_rng(self._seed + 1)
+        factors: dict[str, dict[str, float]] = {name: {} for name in seen}
+        for measure, split in (("denoising_id", "train"), ("denoising_ood", "eval")):
+            disturbance = self._disturbance(split)
+            if split == "eval":
+                anchors = {name: z[self._anchors] for name, z in seen.items()}
+            else:
+                anchors = self._redrawn(embed, disturbance, generator)
+            draws = [self._redrawn(embed, disturbance, generator) for _ in range(_DRAWS)]
+            for name, z in anchors.items():
+                positives = torch.stack([draw[name] for draw in draws])
+                negatives = torch.Generator().manual_seed(self._seed)
+                factors[name][measure] = denoising_factor(z, positives, negatives)
+        return factors
+
+    def _redrawn(
+        self,
+        embed: Embed,
+        disturbance: Disturbance,
+        generator: np.random.Generator,
+    ) -> Embeddings:
+        """Embeddings of the anchors' moments with the disturbance drawn once more."""
+        parts = []
+        for number, episode in enumerate(self._episodes):
+            moments = self._time[self._anchors[self._episode[self._anchors] == number]]
+            if len(moments):
+                seed = int(generator.integers(2**32))
+                views = observations(episode, moments, disturbance, seed, self._stack)
+                parts.append(_in_blocks(embed, views))
+        return _joined(parts)
+
+    def _disturbance(self, split: Any) -> Disturbance:
+        return Disturbance(self._environment, feature_count(self._episodes[0]), split)
+
+
+def measure(
+    environment: Mapping[str, Any],
+    discount: float,
+    agent: Agent,
+    seeds: Sequence[int],
+    played: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+    """The yardsticks of an agent, by the names of `revbis.representation.measures`.
+
+    The agent draws no random numbers. Without a distractor or state noise there is no denoising
+    factor.
+
+    Args:
+        environment: The arguments of `make_env`.
+        discount: Discount factor of the returns, per action.
+        agent: The agent.
+        seeds: Seeds of the episodes, at least 2.
+        played: Called after each episode.
+
+    Raises:
+        ValueError: If there are fewer than 2 seeds, or an embedding is not finite.
+    """
+    episodes = collect(environment, agent, seeds, played)
+    pool = Pool(environment, discount, episodes, seeds[0] if seeds else 0)
+
+    def distance(name: str, z: Tensor) -> Tensor:
+        return agent.distance(z, z) if name == "phi" else euclidean(z)
+
+    return pool.measure(lambda batch: embeddings(agent, batch), distance)
+
+
+def euclidean(z: Tensor) -> Tensor:
+    """L2 distances, [N, D] → [N, N]; exactly 0 between equal embeddings."""
+    return torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def embeddings(agent: Agent, batch: Tensor) -> Embeddings:
+    """All embeddings of an agent; those of an agent that has but one are φ."""
+    if isinstance(agent, SeveralEmbeddings):
+        return agent.embeddings(batch)
+    return {"phi": agent.embed(batch)}
+
+
+def _checked(name: str, numbers: Tensor) -> Tensor:
+    """The numbers, if they are finite."""
+    if not bool(torch.isfinite(numbers).all()):
+        raise ValueError(f"the embedding {name} is not finite: its training has diverged")
+    return numbers
+
+
+def _in_blocks(embed: Embed, views: NDArray[Any]) -> Embeddings:
+    blocks = torch.split(torch.from_numpy(views), _BLOCK)
+    return _joined([{name: z.cpu() for name, z in embed(block).items()} for block in blocks])
+
+
+def _joined(parts: Sequence[Embeddings]) -> Embeddings:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _some(rows: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
+    """At most `_MOMENTS` of the rows, in their order."""
+    count = min(_MOMENTS, len(rows))
+    return np.sort(generator.choice(rows, size=count, replace=False))

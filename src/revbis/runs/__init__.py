@@ -1,0 +1,1 @@
+"""One run: its settings, folder, records, checkpoints, evaluation, and the loop."""

@@ -1,0 +1,201 @@
+"""Plays episodes with the mean action, and films them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revbis.envs import make_env
+from revbis.io.files import naming
+from revbis.io.plugins import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from revbis.agents import Agent
+    from revbis.envs.environment import TaskEnv
+    from revbis.envs.rendering import Pixels
+    from revbis.runs.config import Config
+
+_YARDSTICKS, _COMMAND = 4, 5  # streams of episode seeds
+
+Watch = Callable[[NDArray[Any], dict[str, Any]], None]
+
+
+class NonFiniteActionError(ValueError):
+    """An agent's action is NaN or infinite, as when training has diverged."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The outcome of one episode.
+
+    Attributes:
+        total: Sum of rewards.
+        frames: Its length in simulator steps.
+        success_any: The goal was met at some step; None if the task does not define success.
+        success_last: The goal was met at the last step.
+    """
+
+    total: float
+    frames: int
+    success_any: bool | None
+    success_last: bool | None
+
+
+def act(agent: Agent, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[Any]:
+    """An agent's action, which must be finite.
+
+    Raises:
+        NonFiniteActionError: If it is not.
+    """
+    action = agent.act(observation, step, explore=explore)
+    if not np.isfinite(action).all():
+        raise NonFiniteActionError(f"the agent's action must be finite, got {action}")
+    return action
+
+
+def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
+    """Plays one episode with the mean action; the agent draws no random numbers.
+
+    Args:
+        agent: The agent.
+        env: The environment.
+        seed: Seed of the episode.
+        watch: Called after every step, with the action and the step's info.
+    """
+    observation, info = env.reset(seed=seed)
+    agent.begin_episode()
+    total, over = 0.0, False
+    while not over:
+        action = act(agent, observation, 0, explore=False)
+        observation, reward, terminated, truncated, info = env.step(action)
+        total += reward
+        over = terminated or truncated
+        if watch is not None:
+            watch(action, info)
+    return Episode(total, info["frames"], info["success_any"], info["success_last"])
+
+
+def evaluate(
+    agent: Agent, env: TaskEnv, seeds: Iterable[int], stop: Callable[[], bool] = lambda: False
+) -> list[Episode]:
+    """Plays one episode for each seed; fewer if `stop`, asked between two, returns True."""
+    episodes: list[Episode] = []
+    for seed in seeds:
+        if episodes and stop():
+            break
+        episodes.append(play(agent, env, seed))
+    return episodes
+
+
+def evaluate_splits(
+    agent: Agent, envs: Mapping[str, TaskEnv], seeds: Sequence[int], stop: Callable[[], bool]
+) -> dict[str, list[Episode]] | None:
+    """Plays the same seeds on each split; None if `stop`, asked between episodes, returns True."""
+    episodes: dict[str, list[Episode]] = {}
+    for split, env in envs.items():
+        if episodes and stop():
+            return None
+        episodes[split] = evaluate(agent, env, seeds, stop)
+        if len(episodes[split]) < len(seeds):
+            return None
+    return episodes
+
+
+def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:
+    """What a line of eval.jsonl says of some episodes.
+
+    Args:
+        episodes: The episodes.
+        prefix: Before each name.
+    """
+    returns = [episode.total for episode in episodes]
+    values = {
+        "mean_return": float(np.mean(returns)),
+        "returns": returns,
+        "success_any": [episode.success_any for episode in episodes],
+        "success_last": [episode.success_last for episode in episodes],
+    }
+    return {f"{prefix}{name}": value for name, value in values.items()}
+
+
+def episode_seed(run_seed: int, *stream: int) -> int:
+    """The seed of one episode: a function of the run's seed and the episode's position.
+
+    Episodes therefore do not depend on earlier ones, and a run can resume between episodes without
+    the simulator's state.
+    """
+    words = np.random.SeedSequence([run_seed, *stream]).generate_state(1)
+    return int(words[0])
+
+
+def command_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds of the episodes of `revbis eval`."""
+    return [episode_seed(seed, _COMMAND, number) for number in range(episodes)]
+
+
+def yardstick_seeds(seed: int, episodes: int) -> list[int]:
+    """The seeds of the episodes that yardsticks are measured on."""
+    return [episode_seed(seed, _YARDSTICKS, number) for number in range(episodes)]
+
+
+_SIDE = 256
+_FRAMES_PER_SECOND = 25
+
+
+def record_episode(
+    config: Config, agent: Agent, seed: int, path: Path, side: int = _SIDE
+) -> Episode:
+    """Plays an episode and writes a video of it, larger than the agent's observations.
+
+    A second environment with the same seed and actions renders the video.
+
+    Args:
+        config: The run.
+        agent: The agent.
+        seed: Seed of the episode.
+        path: The mp4 to write.
+        side: Side of the video, in pixels.
+    """
+    require("av", "video", "writing a video")
+    seen = make_env(**config.environment, seed=seed, distractor_split="eval")
+    shown = make_env(
+        **config.environment
+        | {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0},
+        seed=seed,
+        distractor_split="eval",
+    )
+    try:
+        first, _ = shown.reset(seed=seed)
+        frames = [first]
+        # `play` resets the agent's environment with the same seed; both take the same actions.
+        episode = play(agent, seen, seed, lambda action, _: frames.append(shown.step(action)[0]))
+    finally:
+        seen.close()
+        shown.close()
+    write_video([frame.transpose(1, 2, 0) for frame in frames], path)
+    return episode
+
+
+def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SECOND) -> None:
+    """Writes frames, [height, width, 3] with even sides, as an mp4 that browsers play.
+
+    Raises:
+        ModuleNotFoundError: If PyAV is not installed; with the command that installs it.
+        OSError: If the file cannot be written.
+    """
+    av: Any = require("av", "video", "writing a video")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with naming(path), av.open(str(path), "w", format="mp4") as file:
+        stream = file.add_stream("libx264", rate=rate)
+        stream.pix_fmt = "yuv420p"
+        stream.height, stream.width = frames[0].shape[:2]
+        for frame in frames:
+            picture: NDArray[np.uint8] = np.ascontiguousarray(frame)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        file.mux(stream.encode())

@@ -1,0 +1,304 @@
+"""Starts and resumes runs, and reads their files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import shutil
+import subprocess
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from revbis import __version__
+from revbis.envs import make_env
+from revbis.envs.suites import packages
+from revbis.io import schema
+from revbis.io.files import Record, read_records, write_whole
+from revbis.io.runtime import use_threads
+from revbis.runs import preflight
+from revbis.runs.checkpoint import Checkpoints, read_agent_at
+from revbis.runs.config import Config
+from revbis.runs.folder import (
+    ABOUT,
+    ATTEMPTS,
+    CHECKPOINTS,
+    CONFIG,
+    EVALUATIONS,
+    OUTPUTS,
+    RECORDS,
+    RESULT,
+    RunFolder,
+    checkpoint_frames,
+    is_finished,
+    read_result,
+)
+from revbis.runs.presets import command_line
+from revbis.runs.records import Records
+from revbis.runs.trainer import Trainer, make_agent, resolve_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from revbis.agents import Agent
+    from revbis.io.schema import AboutFile, ResultFile
+    from revbis.runs.records import Status
+
+_LOG = logging.getLogger("revbis")
+_DISCARDED = "discarded-"
+
+
+def train(
+    config: Config,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    report: Callable[[Status], None] = lambda _: None,
+    home: RunFolder | None = None,
+    restart: bool = False,
+) -> bool:
+    """Trains a run, from frame 0 or from its newest checkpoint.
+
+    Args:
+        config: The run; it determines the folder.
+        stop: Called after every agent step and between evaluation episodes; if it returns True,
+            the run is saved and stops.
+        report: Called after every agent step.
+        home: The run's folder, already claimed; claimed here if None.
+        restart: Discard the run in the folder and start at frame 0; it is kept if the new one
+            cannot start. Otherwise a run with records is resumed or refused, never restarted.
+
+    Returns:
+        Whether the run is finished; a finished run is not changed.
+
+    Raises:
+        ValueError: If the run was started with other settings, has no intact checkpoint to resume
+            from, or cannot be trained.
+        TrainingFailedError: If a loss, a weight or an action is not finite.
+        SupersededError: If another process has taken over the run.
+        OSError: For example if the disk is full; the last checkpoint is untouched.
+    """
+    folder = config.directory
+    if not restart:
+        _show_changes(config, folder)
+        if finished(config):
+            return True
+    preflight.check(config)
+    device = resolve_device(config.device)
+    use_threads(config.threads)
+    ours = home is None
+    home = home or RunFolder(folder)
+    if ours:
+        home.claim()
+    try:
+        return _train(config, device, home, restart, stop, report)
+    except BaseException as problem:
+        if isinstance(problem, Exception):
+            home.check()  # what a later attempt changed meanwhile is no failure of this one
+        if ours:
+            home.abandon()
+        raise
+
+
+def _train(
+    config: Config,
+    device: str,
+    home: RunFolder,
+    restart: bool,
+    stop: Callable[[], bool],
+    report: Callable[[Status], None],
+) -> bool:
+    with _discarding(home) if restart else nullcontext():
+        trainer = _start(config, device, home)
+    try:
+        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
+        if done:
+            _write_result(config.directory, trainer)
+            home.saved()
+        return done
+    finally:
+        trainer.records.close()
+
+
+def _start(config: Config, device: str, home: RunFolder) -> Trainer:
+    """The composition root: environment, replay, agent, records and checkpoints of one run."""
+    folder = config.directory
+    checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
+    checkpoint = checkpoints.resume()
+    if checkpoint is None:
+        _refuse_to_restart(folder)
+    records = Records(
+        folder,
+        tensorboard=config.tensorboard,
+        wandb=config.wandb,
+        run=config.as_dict(),
+        resumed=None if checkpoint is None else checkpoint_frames(checkpoint.folder.name),
+        guard=home.check,
+    )
+    try:
+        trainer = Trainer(config, records, checkpoints, device)
+        warning = None if checkpoint is None else trainer.restore(checkpoint)
+        write_whole(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
+        about = _about(config, trainer.env.identity)
+        write_whole(folder / ABOUT, json.dumps(about, indent=2).encode())
+        if checkpoint is None:
+            trainer.save()  # before the first record, so that a run with records can be resumed
+            home.saved()
+        else:
+            _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
+            if warning:
+                _LOG.warning("%s", warning)
+    except BaseException:
+        records.close()
+        raise
+    return trainer
+
+
+@contextmanager
+def _discarding(home: RunFolder) -> Iterator[None]:
+    """Sets a run's outputs aside until the new run has started, then deletes them.
+
+    If it cannot start, they are put back. Checkpoints are moved first and put back last: a kill
+    cannot mix two runs.
+    """
+    folder, aside = home.path, home.path / ATTEMPTS / f"{_DISCARDED}{home.attempt:04d}"
+    aside.mkdir(parents=True)
+    old = [name for name in OUTPUTS if (folder / name).exists()]
+    try:
+        for name in old:
+            (folder / name).rename(aside / name)
+        yield
+    except BaseException:
+        home.check()  # what a later attempt has written is not deleted
+        for name in reversed(OUTPUTS):
+            if name not in old or (aside / name).exists():
+                _delete(folder / name)  # of the run that could not start
+            if (aside / name).exists():
+                (aside / name).rename(folder / name)
+        aside.rmdir()
+        raise
+    for each in aside.parent.glob(f"{_DISCARDED}*"):  # those of killed processes too
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _refuse_to_restart(folder: Path) -> None:
+    """Refuses to start at frame 0 in a folder with records."""
+    written = [name for name in (*RECORDS, RESULT) if _size(folder / name)]
+    if written:
+        raise ValueError(
+            f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
+            "pass --restart to revbis train to discard them and train from frame 0, or another "
+            "--out to keep them"
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
+    """Whether to stop now; also reports progress."""
+    return home.beat(trainer.status) or stop()
+
+
+def finished(config: Config) -> bool:
+    """Whether a run has spent its budget."""
+    try:
+        return is_finished(read_result(config.directory), config.frames)
+    except (OSError, ValueError):
+        return False
+
+
+def open_run(folder: Path) -> tuple[Config, Agent]:
+    """A run's config and its agent at the newest checkpoint, on the CPU.
+
+    Raises:
+        ValueError: If the folder is not a run, or has no checkpoint yet.
+    """
+    config, agent, _ = open_run_at(folder)
+    return config, agent
+
+
+def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
+    """What `open_run` returns, and the frame of the checkpoint.
+
+    Raises:
+        ValueError: If the folder is not a run, or has no checkpoint yet.
+    """
+    config = Config.read(folder / CONFIG)
+    newest = read_agent_at(folder / CHECKPOINTS)
+    if newest is None:
+        raise ValueError(f"{folder} has no checkpoint yet; train the run first")
+    frames, state = newest
+    env = make_env(**config.environment, seed=config.seed)
+    agent = make_agent(replace(config, agent=config.agent.for_reading()), env, "cpu")
+    env.close()
+    try:
+        agent.load_state_dict(state)
+    except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
+        reason = schema.reason(problem)
+        raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
+    return config, agent, frames
+
+
+def read_evaluations(folder: Path) -> list[Record]:
+    """The lines of a run's eval.jsonl."""
+    return read_records(folder / EVALUATIONS)
+
+
+def _show_changes(config: Config, folder: Path) -> None:
+    """Refuses settings with which the run in the folder cannot resume; logs other changes."""
+    path = folder / CONFIG
+    if path.exists():
+        for change in preflight.check_unchanged(Config.read(path), config, folder):
+            _LOG.warning("%s", change)
+
+
+def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
+    """Versions, revision, command and machine of a run."""
+    versions = {"revbis": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", *packages()):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "environment": identity,
+        "versions": versions,
+        "revision": _revision(),
+        "command": command_line(config),
+        "machine": platform.platform(),
+    }
+
+
+def _revision() -> str | None:
+    """The commit of this package's source, with a plus for uncommitted changes."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    try:
+        head, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=False)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
+        )
+    except OSError:
+        return None
+    return None if head.returncode else head.stdout.strip() + ("+" if changes.stdout else "")
+
+
+def _write_result(folder: Path, trainer: Trainer) -> None:
+    last = trainer.records.evaluations[-1]
+    result: ResultFile = {
+        "frames": trainer.progress.frames,
+        "mean_return": last["mean_return"],
+        "seconds": trainer.clock.total,
+    }
+    write_whole(folder / RESULT, json.dumps(result, indent=2).encode())

@@ -1,0 +1,503 @@
+"""The training loop: composition root, counters, evaluation, checkpoints, exact resume."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from revbis import agents
+from revbis.envs import make_env
+from revbis.io import schema
+from revbis.io.machine import resident_bytes
+from revbis.replay import PrefetchingReplay, PrioritisedReplay, Replay
+from revbis.runs import alarms
+from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
+from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
+from revbis.runs.evaluate import act, episode_seed, evaluate_splits, outcome, yardstick_seeds
+from revbis.runs.folder import DIAGNOSIS, STATE
+from revbis.runs.records import (
+    Averages,
+    Progress,
+    RunningEpisode,
+    SavedEpisode,
+    SavedState,
+    Status,
+    digest_of,
+    saved_episode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from revbis.agents import Agent
+    from revbis.envs.environment import TaskEnv
+    from revbis.runs.alarms import Alarm
+    from revbis.runs.config import Config
+    from revbis.runs.records import Records
+
+PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluation", "saving")
+
+
+class Clock:
+    """Seconds by phase; time outside any phase is `other`.
+
+    Args:
+        seconds: Seconds of earlier attempts at the run, by phase.
+    """
+
+    def __init__(self, seconds: dict[str, float] | None = None) -> None:
+        self._spent = dict.fromkeys((*PHASES, "other"), 0.0) | (seconds or {})
+        self._before = sum(self._spent.values())
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Adds the time within the context to a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent[name] = self._spent.get(name, 0.0) + time.perf_counter() - start
+
+    def move(self, seconds: float, source: str, target: str) -> None:
+        """Moves seconds from one phase to another."""
+        self._spent[source] -= seconds
+        self._spent[target] += seconds
+
+    @property
+    def total(self) -> float:
+        """Seconds of the whole run, including earlier attempts."""
+        return self._before + time.perf_counter() - self._start
+
+    def split(self) -> dict[str, float]:
+        """Seconds by phase; they sum to the total."""
+        known = sum(value for name, value in self._spent.items() if name != "other")
+        return self._spent | {"other": max(self.total - known, 0.0)}
+
+
+_REPLAY = 2  # stream of the run's seeds
+
+
+def make_replay(
+    config: Config, env: TaskEnv, *, capacity: int | None = None, ahead_for: str | None = None
+) -> Replay:
+    """The replay buffer of a run, still empty.
+
+    Args:
+        config: The run.
+        env: Its environment.
+        capacity: Number of single frames; by default the run's.
+        ahead_for: Device of the agent, if batches are to be gathered ahead. Sequences by priority
+            are not.
+    """
+    shape = env.observation_space.shape
+    pixels = config.observation == "pixels"
+    kind: Callable[..., Replay] = Replay
+    if config.agent.prioritised:
+        kind = PrioritisedReplay
+    elif ahead_for is not None:
+        pinned = ahead_for.startswith("cuda")
+        kind = partial(PrefetchingReplay, steps=config.update_every, pinned=pinned)
+    return kind(
+        config.replay_capacity if capacity is None else capacity,
+        (3, *shape[1:]) if pixels else shape,
+        int(env.action_space.shape[0]),
+        stack=config.frame_stack if pixels else 1,
+        n_step=config.n_step,
+        discount=config.discount,
+        shift=config.shift,
+        seed=episode_seed(config.seed, _REPLAY),
+        storage=config.replay_storage,
+        directory=config.directory,
+        one_step=config.agent.one_step,
+    )
+
+
+def make_agent(config: Config, env: TaskEnv, device: str) -> Agent:
+    """The agent of a run, untrained."""
+    return agents.make_agent(
+        config.method,
+        config.agent,
+        env.observation_space.shape,
+        int(env.action_space.shape[0]),
+        seed=config.seed,
+        device=device,
+    )
+
+
+def resolve_device(name: str) -> str:
+    """The device with this name; `auto` is the best one available."""
+    import torch
+
+    if name != "auto":
+        return name
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+_TRAIN, _EVAL = 0, 1  # streams of episode seeds
+
+
+class Trainer:
+    """One run: environment, replay buffer, agent and records, and the loop over them.
+
+    Args:
+        config: The run.
+        records: Its records.
+        checkpoints: Its checkpoints.
+        device: Device of the networks.
+    """
+
+    def __init__(
+        self, config: Config, records: Records, checkpoints: Checkpoints, device: str
+    ) -> None:
+        self.config, self.records, self.checkpoints = config, records, checkpoints
+        self.env = make_env(**config.environment, seed=config.seed)
+        self.eval_envs: dict[str, TaskEnv] = {
+            split: make_env(**config.environment, seed=config.seed, distractor_split=split)
+            for split in config.splits
+        }
+        ahead_for = device if config.prefetch else None
+        self.replay = make_replay(config, self.env, ahead_for=ahead_for)
+        self.agent = make_agent(config, self.env, device)
+        self.progress, self.clock = Progress(), Clock()
+        self._episode: RunningEpisode | None = None
+        self._last_return: float | None = None
+        self._averages = Averages()
+        self._raised: set[str] = set()
+        self._flags = frozenset(config.as_dict())  # that an alarm may suggest
+        # Read again when logging only: a GPU would have to be waited for.
+        self._agent_status = self.agent.status()
+        self._start = (time.perf_counter(), 0)
+        self._frames_in_episode = 0
+
+    def run(
+        self,
+        stop: Callable[[], bool],
+        report: Callable[[Status], None],
+        saved: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Trains until the budget is spent or `stop` returns True.
+
+        Args:
+            stop: Called after every agent step and between evaluation episodes; if it returns
+                True, the run is saved and stops.
+            report: Called after every agent step.
+            saved: Called after every checkpoint.
+
+        Returns:
+            Whether the run is finished.
+
+        Raises:
+            TrainingFailedError: If a loss, a weight or an action is not finite; a diagnosis is
+                saved first.
+        """
+        with closing(self.replay):
+            try:
+                return self._run(stop, report, saved)
+            except (ArithmeticError, RuntimeError, ValueError) as problem:
+                metrics = self._averages.take()
+                alarm = divergence(problem, self.agent, metrics, self._flags)
+                if alarm is not None:
+                    self._fail(alarm, metrics)
+                raise
+
+    def _run(
+        self,
+        stop: Callable[[], bool],
+        report: Callable[[Status], None],
+        saved: Callable[[], None],
+    ) -> bool:
+        config, progress = self.config, self.progress
+        saved_at = progress.frames
+        while progress.frames < config.frames:
+            if self._evaluation_is_due() and not self._evaluate(stop):
+                break
+            self._step()
+            if self._update_is_due():
+                self._update()
+            if progress.agent_steps % max(config.log_every // config.action_repeat, 1) == 0:
+                self._log()
+            if progress.frames >= saved_at + config.checkpoint_every:
+                self.save()
+                saved()
+                saved_at = progress.frames
+            report(self.status())
+            if stop():
+                break
+        else:
+            if not self._evaluation_is_due() or self._evaluate(stop):
+                self.save()
+                return True
+        self.save()
+        saved()
+        return False
+
+    def status(self) -> Status:
+        """The current status of the run."""
+        evaluations = self.records.evaluations
+        start, frames = self._start
+        elapsed = time.perf_counter() - start
+        return Status(
+            progress=self.progress,
+            last_return=self._last_return,
+            last_evaluation=evaluations[-1]["mean_return"] if evaluations else None,
+            agent=self._agent_status,
+            seconds=self.clock.split(),
+            frames_per_second=(self.progress.frames - frames) / elapsed,
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint of everything that determines the rest of the run."""
+        episode = self._episode
+        with self.clock.phase("saving"):
+            state = {
+                "progress": vars(self.progress),
+                "seconds": self.clock.split(),
+                "replay": self.replay.state(),
+                "records": self.records.state(),
+                "raised": sorted(self._raised),
+                "last_return": self._last_return,
+                "episode": None if episode is None else saved_episode(episode),
+            }
+            try:
+                self.checkpoints.save(
+                    self.progress.frames, self.agent.state_dict(), state, self.replay
+                )
+            except OSError as problem:
+                newest = self.checkpoints.newest_frame
+                intact = "" if newest is None else f", the one at frame {newest:,} is intact"
+                raise OSError(
+                    problem.errno,
+                    f"{problem.strerror}; the checkpoint at frame {self.progress.frames:,} was not "
+                    f"written{intact}: free some disk space and repeat the command",
+                    problem.filename or str(self.checkpoints.folder),
+                ) from None
+
+    def restore(self, checkpoint: Checkpoint) -> str | None:
+        """Resumes from a checkpoint.
+
+        The running episode is replayed with the same seed and actions, without learning. If the
+        task does not reach the same observation, the episode is truncated, as by a time limit.
+
+        Returns:
+            A warning, if the episode had to be truncated.
+        """
+        state = self._load(checkpoint)
+        self.records.restore(checkpoint.state["records"])  # validated, and with all their keys
+        self.progress = state["progress"]
+        self.clock = Clock(state["seconds"])
+        self._raised, self._last_return = set(state["raised"]), state["last_return"]
+        self._start = (time.perf_counter(), self.progress.frames)
+        self._agent_status = self.agent.status()
+        saved = state["episode"]
+        if saved is None:
+            return None
+        self._episode = self._replayed(saved)
+        if self._episode is not None:
+            return None
+        self.replay.cut()
+        return "the task is not reproducible from its seed: the running episode was truncated"
+
+    def _load(self, checkpoint: Checkpoint) -> SavedState:
+        """Restores agent and replay buffer; returns the rest of the state, validated.
+
+        Raises:
+            DamagedError: If any part does not fit this run.
+        """
+        try:
+            state: SavedState = schema.convert(checkpoint.state, SavedState, STATE)
+            self._check_actions(state["episode"])
+            self.agent.load_state_dict(checkpoint.agent)
+            self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
+        except DamagedError:
+            raise
+        except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
+            raise DamagedError(
+                f"checkpoint {checkpoint.folder} does not fit this run: {schema.reason(problem)}"
+            ) from None
+        return state
+
+    def _check_actions(self, episode: SavedEpisode | None) -> None:
+        size = self.env.action_space.shape[0]
+        if episode is not None and any(len(action) != size for action in episode["actions"]):
+            raise ValueError(f"its episode has actions whose length is not {size}")
+
+    def _begin_episode(self) -> RunningEpisode:
+        seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
+        observation, info = self.env.reset(seed=seed)
+        self.replay.begin(info.get("frame", observation))
+        self.agent.begin_episode()
+        return RunningEpisode(seed, observation=observation)
+
+    def _step(self) -> None:
+        """One agent step: act, step the environment, store the transition."""
+        progress, clock = self.progress, self.clock
+        drawing = self.env.render_seconds
+        with clock.phase("environment"):
+            episode = self._episode = self._episode or self._begin_episode()
+        with clock.phase("acting"):
+            action = act(self.agent, episode.observation, progress.agent_steps, explore=True)
+        with clock.phase("environment"):
+            before = 0 if not episode.actions else self._frames_in_episode
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            last = terminated or truncated
+            frame = info.get("frame", observation)
+            self.replay.add(action, reward, info["discount"], frame, last=last)
+        clock.move(self.env.render_seconds - drawing, "environment", "rendering")
+        episode.actions.append(action)
+        episode.total += reward
+        episode.observation = observation
+        self._frames_in_episode = info["frames"]
+        progress.frames += info["frames"] - before
+        progress.agent_steps += 1
+        progress.largest_reward = max(progress.largest_reward, abs(reward))
+        if last:
+            progress.episodes += 1
+            self._last_return, self._episode = episode.total, None
+
+    def _update_is_due(self) -> bool:
+        steps = self.progress.agent_steps
+        return (
+            steps > self.config.agent.explore_steps
+            and steps % self.config.update_every == 0
+            and len(self.replay) > 0
+        )
+
+    def _evaluation_is_due(self) -> bool:
+        """At the start, at the first step at or after each multiple of `eval_every`, at the end."""
+        if not self.records.evaluations:
+            return True
+        frames, last = self.progress.frames, int(self.records.evaluations[-1]["frames"])
+        every = 1 if frames >= self.config.frames else self.config.eval_every
+        return frames // every > last // every
+
+    def _update(self) -> None:
+        progress, sampling = self.progress, self.replay.sample_seconds
+        with self.clock.phase("update"):
+            metrics = self.agent.update(
+                self.replay, progress.agent_steps, with_metrics=self._averages.empty
+            )
+        self.clock.move(self.replay.sample_seconds - sampling, "update", "sampling")
+        progress.updates += 1
+        self._averages.add(metrics)
+
+    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+        """Plays evaluation episodes and records them; nothing and False if asked to stop."""
+        config, progress = self.config, self.progress
+        seeds = [
+            episode_seed(config.seed, _EVAL, progress.evaluations, i)
+            for i in range(config.eval_episodes)
+        ]
+        with self.clock.phase("evaluation"):
+            episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
+        measured = self._yardsticks_are_due()
+        if episodes is None or (measured and stop()):
+            return False
+        on_training = outcome(episodes["train"], "train_") if "train" in episodes else {}
+        self.records.evaluation(
+            {
+                "frames": progress.frames,
+                "agent_steps": progress.agent_steps,
+                "updates": progress.updates,
+                "seconds": round(self.clock.total, 3),
+                **outcome(episodes["eval"]),
+                **on_training,
+                **(self._yardsticks() if measured else {}),
+                "status": self.agent.status(),
+            }
+        )
+        progress.evaluations += 1
+        evaluations = self.records.evaluations
+        self._raise(
+            alarms.stalled(
+                [record["frames"] for record in evaluations],
+                [record["mean_return"] for record in evaluations],
+                config.frames,
+                self._flags,
+            )
+        )
+        return True
+
+    def _yardsticks_are_due(self) -> bool:
+        frames, every = self.progress.frames, self.config.yardstick_every
+        measured = [each["frames"] for each in self.records.evaluations if "yardsticks" in each]
+        last = frames >= self.config.frames
+        return every is not None and (
+            not measured or last or frames // every > measured[-1] // every
+        )
+
+    def _yardsticks(self) -> dict[str, Any]:
+        """The yardsticks, always on the same episodes, whatever the agent."""
+        from revbis.representation.yardsticks import LEAST_EPISODES, measure
+
+        config = self.config
+        episodes = max(config.eval_episodes, LEAST_EPISODES)
+        seeds = yardstick_seeds(config.seed, episodes)
+        with self.clock.phase("yardsticks"):
+            values = measure(config.environment, config.discount, self.agent, seeds)
+        return {"yardsticks": values}
+
+    def _log(self) -> None:
+        """Writes a line of train.jsonl and checks the alarms."""
+        metrics = self._averages.take()
+        failure = alarms.non_finite(metrics, self._flags)
+        if failure is not None:
+            self._fail(failure, metrics)
+        largest, discount = self.progress.largest_reward, self.config.discount
+        self._raise(alarms.exploding_critic(metrics, largest, discount, self._flags))
+        self._raise(alarms.collapsed_embedding(metrics, self._flags))
+        self._raise(alarms.silent_objective(metrics, self._flags))
+        self._agent_status = self.agent.status()
+        seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
+        self.records.train(
+            {
+                "frames": self.progress.frames,
+                "agent_steps": self.progress.agent_steps,
+                "updates": self.progress.updates,
+                "episodes": self.progress.episodes,
+                "seconds": round(self.clock.total, 3),
+                "episode_return": self._last_return,
+                "replay_size": len(self.replay),
+                "resident_bytes": resident_bytes(),
+                **self._agent_status,
+                **metrics,
+                **seconds,
+            }
+        )
+
+    def _raise(self, alarm: Alarm | None) -> None:
+        """Records an alarm, once per run for each kind."""
+        if alarm is not None and alarm.name not in self._raised:
+            self._raised.add(alarm.name)
+            self.records.alarm({"frames": self.progress.frames, **vars(alarm)})
+            logging.getLogger("revbis").warning("%s", alarm.text)
+
+    def _fail(self, alarm: Alarm, metrics: dict[str, float]) -> NoReturn:
+        """Saves a diagnosis and raises."""
+        self._raise(alarm)
+        folder = self.records.folder / DIAGNOSIS
+        facts = {"alarm": vars(alarm), "progress": vars(self.progress), "metrics": metrics}
+        write_diagnosis(folder, self.agent.state_dict(), facts)
+        raise TrainingFailedError(
+            f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
+            f"{folder}; the last checkpoint is untouched"
+        )
+
+    def _replayed(self, saved: SavedEpisode) -> RunningEpisode | None:
+        """The running episode; None if the task does not come to the same observation."""
+        observation, _ = self.env.reset(seed=saved["seed"])
+        episode = RunningEpisode(saved["seed"], total=saved["total"], observation=observation)
+        for action in np.asarray(saved["actions"], dtype=np.float32):
+            episode.observation, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                return None
+            episode.actions.append(action)
+            self._frames_in_episode = info["frames"]
+        return episode if digest_of(episode.observation) == saved["observation"] else None

@@ -1,1 +1,0 @@
-"""The machine: memory, files, threads, optional packages, compiled code."""

@@ -1,1 +1,0 @@
-"""One run: the loop, its folder and files, records, checkpoints, evaluation and alarms."""

@@ -1,1 +1,0 @@
-"""How good a learned metric is: learned against exact, and without an exact metric to compare."""

@@ -1,0 +1,201 @@
+"""`revbis tabular values` and `aggregate`; the tests of `solve` and `bounds` are in test_cli.py."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli import fails
+
+from revbis import tabular
+from revbis.cli import main
+from revbis.tabular import FiniteMDP, bounds
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_values_sets_bounds_beside_true_gaps(tmp_path: Path, capsys) -> None:
+    main(["tabular", "values", "--example", "rooms", "--size", "5", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    rows = read(tmp_path / "rooms-5-revised-gamma-0.9-values.csv")
+    mdp, policy = tabular.examples.four_rooms(5)
+    result = tabular.revised(mdp, policy, 0.9)
+    V = tabular.policy_value(mdp, policy, 0.9)
+    bound = tabular.value_gap_bound(result).matrix()
+    assert len(rows) == mdp.n_states * (mdp.n_states - 1) // 2
+    for row in rows:
+        s, t = int(row["first"]), int(row["second"])
+        assert float(row["gap"]) == pytest.approx(abs(V[s] - V[t]), abs=1e-12)
+        assert float(row["bound"]) == pytest.approx(bound[s, t])
+        assert float(row["distance"]) == result.matrix()[s, t]
+    largest = max(rows, key=lambda row: float(row["gap"]))
+    assert f"{largest['first']}, {largest['second']}" in printed
+    assert f"{float(largest['gap']):.4g}" in printed
+    assert "|ΔV| ≤ √(range(R)·ρ/(1−γ))" in printed
+    assert "rooms-5-revised-gamma-0.9-values (.csv)" in printed
+
+
+def test_values_of_every_metric_and_of_pairs(tmp_path: Path, capsys) -> None:
+    main(["tabular", "values", "--example", "toy", "--metric", "all", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert printed.count("|ΔV*|  ") >= 2 and "NO" not in printed
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"toy-{metric}-gamma-0.9-values.csv" for metric in tabular.METRICS
+    }
+    words = ["--example", "toy", "--level", "state_action", "--out", str(tmp_path)]
+    main(["tabular", "values", *words])
+    assert "|ΔQ|" in capsys.readouterr().out
+    rows = read(tmp_path / "toy-revised-state_action-gamma-0.9-values.csv")
+    assert (rows[0]["first"], rows[0]["second"]) == ("0:0", "0:1")
+
+
+def test_values_further_ahead_than_the_metric(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    words = ["tabular", "values", "--example", "delay", "--out", str(tmp_path)]
+    main([*words, "--gamma", "0.99", "--c", "0.5"])
+    printed = capsys.readouterr().out
+    assert "plus (γ−λ)/(1−λ)·span(V) = 98" in printed
+    assert "c = 0.5, values at γ = 0.99" in printed
+    main([*words, "--gamma", "0.5", "--target-gamma", "0.99"])
+    main([*words, "--gamma", "0.5"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "delay-20-revised-c-0.5-target-0.99-values.csv",
+        "delay-20-revised-gamma-0.5-target-0.99-values.csv",
+        "delay-20-revised-gamma-0.5-values.csv",
+    ]
+
+
+def test_a_sample_of_pairs_is_called_one(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(bounds, "_MOST_PAIRS", 100)
+    main(["tabular", "values", "--example", "grid", "--size", "6", "--out", str(tmp_path)])
+    rows = read(tmp_path / "grid-6-revised-gamma-0.9-values.csv")
+    assert 50 < len(rows) <= 100
+    assert f"largest gaps in a sample of {len(rows)} pairs" in capsys.readouterr().out
+
+
+def test_a_violated_bound_ends_with_exit_code_1(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(bounds.ValueGaps, "holds", False)
+    with pytest.raises(SystemExit) as stop:
+        main(["tabular", "values", "--example", "toy", "--out", str(tmp_path)])
+    assert stop.value.code == 1
+    assert "NO" in capsys.readouterr().out
+
+
+def test_aggregate_writes_classes_and_the_smaller_mdp(tmp_path: Path, capsys) -> None:
+    words = ["tabular", "aggregate", "--example", "rooms", "--eps", "0.1", "--out", str(tmp_path)]
+    main(words)
+    printed = capsys.readouterr().out
+    mdp, policy = tabular.examples.four_rooms(11)
+    merged = tabular.aggregate(tabular.revised(mdp, policy, 0.9), 0.1)
+    path = tmp_path / "rooms-11-revised-gamma-0.9-eps-0.1"
+    rows = read(Path(f"{path}.csv"))
+    assert [int(row["class"]) for row in rows] == merged.labels.tolist()
+    assert [int(row["representative"]) for row in rows] == (
+        merged.representatives[merged.labels].tolist()
+    )
+    loss = max(abs(float(row["value"]) - float(row["class_value"])) for row in rows)
+    assert 0 < loss <= merged.value_loss_bound
+    for number in (str(merged.n_classes), f"{merged.value_loss_bound:.4g}", f"{loss:.4g}"):
+        assert f" {number}" in printed
+    assert Path(f"{path}.png").stat().st_size > 10_000
+    small = FiniteMDP.load(f"{path}.npz")
+    with np.load(f"{path}.npz") as file:
+        small_values = tabular.policy_value(small, file["policy"], 0.9)
+    assert float(rows[0]["class_value"]) == pytest.approx(small_values[merged.labels[0]])
+    main(["tabular", "solve", "--mdp", f"{path}.npz", "--out", str(tmp_path)])
+    assert f"{merged.n_classes} states" in capsys.readouterr().out
+
+
+def test_aggregate_by_all_metrics_leaves_out_the_lax_one(tmp_path: Path, capsys) -> None:
+    words = ["--example", "garnet", "--size", "6", "--metric", "all", "--eps", "1000"]
+    main(["tabular", "aggregate", *words, "--c", "0.5", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "lax" not in printed and "ε = 1000" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"garnet-6-{metric}-c-0.5-target-0.9-eps-1000.{end}"
+        for metric in ("revised", "mico", "pi_bisimulation", "bisimulation")
+        for end in ("csv", "npz")  # a garnet is no grid: no picture
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("values", "give one of --example, --mdp and --gym"),
+        ("values --example toy --size 5", "--size is for --example grid, rooms, garnet, delay"),
+        ("values --example garnet --slip 0.5", "--slip is for --example grid, rooms; drop it"),
+        ("aggregate --gym FrozenLake-v1 --seed 1", "--seed is for --example garnet; drop it"),
+        ("values --mdp mine.npz --size 5", "--size is for --example"),
+        ("values --example toy --metric micro", "did you mean 'mico'"),
+        ("values --example toy --target-gamma 1", "--target-gamma must be in [0, 1), got 1"),
+        ("values --example toy --gamma 1", "gamma must be in [0, 1), got 1"),
+        ("values --example garnet --size 1", "value gaps need at least two states"),
+        (
+            "values --example toy --metric bisimulation --level state_action",
+            "is a metric on states",
+        ),
+        ("aggregate --example toy --eps -0.1", "eps must be at least 0, got -0.1"),
+        ("aggregate --example toy --eps nan", "--eps: must be a finite number, got 'nan'"),
+        ("aggregate --example toy --metric lax_bisimulation", "its classes have no common actions"),
+        ("aggregate --example toy --level state", "--level"),
+    ],
+)
+def test_mistakes_get_one_line(words: str, message: str, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = fails(capsys, "tabular", *words.split())
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+@pytest.mark.parametrize("words", ["values --metric all", "values --c 0.5", "aggregate"])
+def test_tables_fit_80_columns(words: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["tabular", *words.split(), "--example", "grid", "--size", "3"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["solve", "values", "aggregate", "bounds"])
+def test_help_teaches(command: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stop:
+        main(["tabular", command, "--help"])
+    assert stop.value.code == 0
+    printed = capsys.readouterr().out
+    assert "--example" in printed
+    if command != "bounds":
+        assert f"revbis tabular {command} --" in printed and "lax_bisimulation,all" in printed
+
+
+@pytest.mark.parametrize("words", ["values --metric all", "aggregate --metric all --eps 0.1"])
+def test_the_documentation_shows_what_is_printed(words: str, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    command, *flags = words.split()
+    main(["tabular", command, "--example", "rooms", *flags, "--out", str(tmp_path)])
+    table = capsys.readouterr().out.split("\n\n")[0]
+    page = Path(__file__).parents[2] / "docs" / "exact-metrics.md"
+    assert (
+        f"$ revbis tabular {command} --example rooms {' '.join(flags)}\n{table}\n```"
+        in page.read_text()
+    )
+
+
+def test_help_of_every_command_loads_nothing_heavy() -> None:
+    code = (
+        "import contextlib, sys\n"
+        "from revbis.cli import main\n"
+        "for words in ([], ['solve'], ['values'], ['aggregate'], ['bounds']):\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        main(['tabular', *words, '--help'])\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "revbis.cli.tabular" in modules
+    assert modules & {"torch", "numba", "numpy", "scipy", "matplotlib"} == set()

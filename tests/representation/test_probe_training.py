@@ -1,0 +1,165 @@
+"""One method on one problem: trained, and compared with its exact metric."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from revbis.objectives import NonFiniteError, make_objective
+from revbis.representation.exactness import ProbeSettings, Training, make, measure
+from revbis.representation.problems import Problem, build, exact_distances
+
+torch.set_num_threads(1)
+OWN = "tests.objectives.own_objectives"
+SHORT = ProbeSettings(steps=200, batch=64)
+TINY = ProbeSettings(steps=2, batch=16, transitions=200)
+
+
+@pytest.fixture(scope="module")
+def rooms() -> Problem:
+    return build("rooms", 5, 0.9)
+
+
+@pytest.mark.parametrize("method", ["energy", "simsr", "simsr-rev-no-sa"])
+def test_learning_brings_the_metric_near_its_exact_fixed_point(method: str, rooms) -> None:
+    result = measure(rooms, method, 0, SHORT)
+    assert result.psi is None and result.phi.behaviour is None and result.denoising is None
+    assert result.phi.target.spearman > 0.7
+    assert result.phi.target.spearman > result.phi.untrained + 0.3
+
+
+def test_the_complete_objective_learns_both_metrics_of_the_target_policy() -> None:
+    problem = build("rooms-off-policy", 5, 0.9)
+    settings = ProbeSettings(steps=600, batch=64, learning_rate=1e-3)
+    result = measure(problem, "energy-rev-full-no-c", 0, settings)
+    assert result.claims == "target" and result.c == 0.9
+    assert result.phi.target.spearman > 0.9 and result.psi.target.spearman > 0.9
+    assert result.phi.target.spearman > result.phi.behaviour.spearman
+    assert result.phi.target.error < 0.4  # in the unit of rewards
+    states = measure(problem, "energy", 0, settings)
+    assert states.claims == "behaviour"
+    assert states.phi.behaviour.spearman > states.phi.target.spearman
+
+
+def test_one_seed_one_result(rooms) -> None:
+    a, b = (measure(rooms, "simsr-rev", 3, TINY) for _ in range(2))
+    assert np.array_equal(a.psi.learned, b.psi.learned) and a.c == b.c
+    assert a.psi.learned.shape == (len(rooms.mdp.state_actions),) * 2
+    other = measure(rooms, "simsr-rev", 4, TINY)
+    assert not np.array_equal(a.psi.learned, other.psi.learned)
+
+
+def test_each_method_is_compared_with_its_own_fixed_point(rooms) -> None:
+    for name, metric, psi, weighted in (
+        ("mico", "revised", False, False),
+        ("mico-rev", "revised", True, True),
+        ("mico-rev-no-c", "revised", True, False),
+        ("simsr-rev-no-sa", "revised", False, True),
+        ("dbc", "pi_bisimulation", False, False),
+        ("zp", "revised", False, False),
+        ("deepmdp", "revised", False, False),
+    ):
+        result = measure(rooms, name, 0, TINY)
+        c = result.c if weighted else None
+        assert (result.metric, result.psi is not None) == (metric, psi)
+        assert (result.c != 0.9) == weighted
+        exact = exact_distances(rooms, "target", metric, "state", 0.9, c)
+        assert np.array_equal(result.phi.exact, exact)
+
+
+def test_learned_distances_are_in_the_unit_of_rewards(rooms) -> None:
+    """A method that divides reward gaps by a running scale learns smaller distances."""
+    training = Training(rooms, "energy-rev-full-no-c", 0, TINY)
+    training.run(lambda _: None)
+    unit = training.objective.status()["reward_scale"]
+    with torch.no_grad():
+        z = training.encoder(rooms.images)
+        raw = training.objective.distance(training.objective.scale(z), training.objective.scale(z))
+    result = measure(rooms, "energy-rev-full-no-c", 0, TINY)
+    assert unit != 1.0
+    assert np.allclose(result.phi.learned, unit * raw.numpy(), rtol=1e-5)
+
+
+def test_noisy_pixels_are_compared_over_many_observations() -> None:
+    problem = build("rooms-noisy", 5, 0.9)
+    result = measure(problem, "simsr", 0, ProbeSettings(steps=400, batch=64))
+    assert result.denoising > result.untrained_denoising
+    assert result.phi.target.spearman > 0.4
+    assert result.phi.learned.diagonal().min() > 0  # two observations of a state are not the same
+
+
+def test_policy_actions_are_the_target_policy_s() -> None:
+    problem = build("rooms-off-policy", 5, 0.9)
+    greedy = np.eye(4)[problem.target.argmax(axis=1)]
+    training = Training(replace(problem, target=greedy), "simsr-rev-full", 0, TINY)
+    rows = torch.arange(50)
+    here = training._draw("policy_action", rows)
+    following = training._draw("next_policy_action", rows)
+    assert np.array_equal(here.numpy(), greedy[training.data.s[rows]])
+    assert np.array_equal(following.numpy(), greedy[training.data.s2[rows]])
+
+
+def test_normalisation_is_the_objective_s_own_unless_given(rooms) -> None:
+    for given, expected in ((None, True), (False, False)):
+        objective = make("simsr", 4, replace(TINY, normalisation=given))
+        assert objective.normalisation is expected
+    assert make("dbc", 4, TINY).normalisation is make_objective("dbc", 4, 4).normalisation
+    make("energy", 4, replace(TINY, normalisation=True))  # has no such option: left as it is
+
+
+def test_rates_fall_to_nothing(rooms) -> None:
+    """The last of ten steps is a tenth as long as the first, at most."""
+    moved = []
+
+    def watch(training: Training) -> None:
+        before = training.encoder.layers[-1].bias.detach().clone()
+        call = training._call
+
+        def called():
+            nonlocal before
+            now = training.encoder.layers[-1].bias.detach().clone()
+            moved.append(float((now - before).abs().max()))
+            before = now
+            return call()
+
+        training._call = called
+
+    training = Training(rooms, "simsr", 0, replace(TINY, steps=10))
+    watch(training)
+    training.run(lambda _: None)
+    assert 0 < moved[-1] < 0.5 * moved[1]
+
+
+def test_progress_counts_every_step(rooms) -> None:
+    steps = []
+    measure(rooms, "simsr", 0, replace(TINY, steps=120), steps.append)
+    assert sum(steps) == 120 and len(steps) > 1
+
+
+def test_an_own_objective_learns_the_metric_it_names(rooms) -> None:
+    result = measure(rooms, f"{OWN}:make", 0, SHORT)
+    assert (result.metric, result.psi, result.c) == ("revised", None, 0.9)
+    assert result.phi.target.spearman > result.phi.untrained + 0.3
+
+
+def test_an_own_metric_level_and_coefficient(rooms) -> None:
+    result = measure(rooms, f"{OWN}:Weighted", 0, TINY)
+    assert result.metric == "mico" and result.psi is not None
+    assert 0 < result.c < 0.5  # its loss makes c small
+
+
+def test_whatever_an_objective_raises_is_one_line(rooms, monkeypatch) -> None:
+    training = Training(rooms, "simsr", 0, TINY)
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("head\nof two lines")
+
+    monkeypatch.setattr(training.objective, "forward", fail)
+    with pytest.raises(ValueError, match=r"calling the objective raised KeyError.*of two lines"):
+        training.run(lambda _: None)
+
+
+def test_divergence_is_told(rooms) -> None:
+    with pytest.raises(NonFiniteError, match="non-finite"):
+        measure(rooms, "energy", 0, replace(TINY, learning_rate=1e30, steps=50))

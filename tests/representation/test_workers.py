@@ -1,0 +1,56 @@
+"""Work on several cores, with pieces that take no time: what workers do when something ends."""
+
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from revbis.representation.workers import Steps, run_all, usable_cores
+
+
+@dataclass(frozen=True)
+class Piece:
+    title: str
+    steps: int = 1
+
+
+PIECES = {Piece("one"): 1.0, Piece("two"): 1.0}
+
+
+def quiet(*_: object) -> None:
+    pass
+
+
+def do(piece: Piece, progress: Steps) -> None:
+    progress(piece.steps)
+
+
+def die(piece: Piece, progress: Steps) -> None:
+    os._exit(3)
+
+
+def test_cores_are_those_that_may_be_used() -> None:
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+
+
+def test_a_worker_that_dies_is_one_line() -> None:
+    with pytest.raises(ValueError, match="a worker ended without a word"):
+        run_all(PIECES, die, 2, quiet)
+
+
+def test_an_interruption_waits_until_workers_have_started(monkeypatch) -> None:
+    """A worker that starts while its parent leaves would print a traceback."""
+    launch = ProcessPoolExecutor._spawn_process
+    started = []
+
+    def interrupted_launch(pool: ProcessPoolExecutor) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        launch(pool)
+        started.append(pool)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_spawn_process", interrupted_launch)
+    with pytest.raises(KeyboardInterrupt):
+        run_all(PIECES, do, 2, quiet)
+    assert len(started) == 2

@@ -1,0 +1,157 @@
+"""Configs and presets: values, files, folders, differences."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from revbis.agents import DrQV2Settings, TacoSettings
+from revbis.agents.presets import CODE as TACO
+from revbis.cli.train import parse
+from revbis.runs.config import Config, changes
+from revbis.runs.presets import (
+    CODE,
+    OURS,
+    PAPER,
+    PRESETS,
+    command_line,
+    preset_config,
+    preset_settings,
+)
+
+TASKS = ("dmc:cheetah_run", "metaworld:hammer", "gym:CarRacing-v3", "my.module:make")
+
+
+def as_json(value: object) -> object:
+    """As JSON holds it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("method", ["drqv2", "taco"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_valid_config_with_sources(name: str, task: str, method: str) -> None:
+    config = preset_config(name, task, method)
+    values = config.as_dict()
+    sources = (PAPER, CODE, OURS, *([TACO] if method == "taco" else []))
+    for key, setting in preset_settings(name, task, method).items():
+        assert values[key] == as_json(setting.value)
+        assert setting.source in sources
+    assert Config.from_dict(json.loads(json.dumps(config.as_dict()))) == config
+
+
+def test_the_paper_preset_has_the_papers_values() -> None:
+    config = preset_config("paper", "dmc:cheetah_run")
+    agent = config.agent
+    assert agent.batch_size == 1024
+    assert (config.pixels, config.frame_stack, config.action_repeat) == (84, 3, 2)
+    assert (config.n_step, config.discount, config.update_every) == (3, 0.99, 2)
+    assert (agent.noise_start, agent.noise_end, agent.noise_steps) == (1.0, 0.1, 2_000_000)
+    assert (config.frames, config.eval_every, config.eval_episodes) == (1_000_000, 10_000, 10)
+    assert (config.replay_capacity, agent.explore_steps) == (1_000_000, 2000)
+    assert (agent.mode, config.quality, agent.strides) == ("alternating", "full", (2, 1, 1, 1))
+    assert preset_config("paper", "metaworld:hammer").agent.noise_steps == 3_000_000
+
+
+def test_the_paper_preset_of_taco_has_its_codes_values() -> None:
+    paper, cpu = (preset_settings(name, "dmc:cheetah_run", "taco") for name in PRESETS)
+    agent = preset_config("paper", "dmc:cheetah_run", "taco").agent
+    assert agent == TacoSettings(noise_steps=500_000)  # the defaults are its code's too
+    flags = {key for key in paper if hasattr(agent, key)}
+    assert {paper[key].source for key in flags} == {TACO}
+    assert (cpu["action_steps"], cpu["batch_size"].source) == ((3, TACO), OURS)
+    drqv2 = preset_settings("cpu", "dmc:cheetah_run")
+    assert all(cpu[key] == drqv2[key] for key in drqv2.keys() & cpu.keys())
+
+
+def test_the_cpu_preset_is_smaller_in_every_dimension() -> None:
+    paper, cpu = (preset_config(name, "dmc:cheetah_run") for name in ("paper", "cpu"))
+    for name in ("frames", "pixels", "batch_size", "hidden", "replay_capacity", "noise_steps"):
+        assert cpu.as_dict()[name] < paper.as_dict()[name]
+    assert (cpu.agent.mode, cpu.quality) == ("balanced", "fast")
+    assert (paper.agent.action_penalty, cpu.agent.action_penalty) == (0.0, 0.01)
+    assert preset_config("cpu", "gym:CarRacing-v3").quality == "full"  # it draws itself
+
+
+def test_unknown_preset_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"--preset must be one of paper, cpu.*did you mean 'cpu'"):
+        preset_config("cpus", "dmc:cheetah_run")
+
+
+def test_the_folder_is_a_function_of_the_config() -> None:
+    config = preset_config("cpu", "dmc:cheetah_run").with_settings(method="simsr-rev", seed=3)
+    assert config.directory == Path("runs/cpu/dmc-cheetah_run/simsr-rev/seed-3")
+    assert config.with_settings(task="a/b:c").directory.parts[-3] == "a-b-c"
+
+
+def test_parts_of_the_config() -> None:
+    config = preset_config("cpu", "dmc:cheetah_run").with_settings(method="mico", hidden=7)
+    assert isinstance(config.agent, DrQV2Settings)
+    assert (config.method, config.agent.objective, config.agent.hidden) == ("mico", "mico", 7)
+    assert config.environment["pixels"] == config.pixels
+    assert "seed" not in config.environment
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("frames", 0, "frames must be at least 1"),
+        ("seed", -1, "seed must be at least 0"),
+        ("discount", 1.0, r"discount must be below 1, got 1"),
+        ("batch_size", 2.5, "batch_size must be a whole number"),
+        ("quality", "ful", "did you mean 'full'"),
+        ("observation", "pixel", "did you mean 'pixels'"),
+        ("replay_storage", "tape", "replay_storage must be one of ram, disk"),
+        ("threads", 0, "threads must be at least 1"),
+        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
+        ("shift", -1, "shift must be at least 0"),
+    ],
+)
+def test_bad_values_are_refused(setting: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        preset_config("cpu", "dmc:cheetah_run").with_settings(**{setting: value})
+
+
+def test_differences_and_which_are_safe() -> None:
+    before = preset_config("cpu", "dmc:cheetah_run")
+    now = before.with_settings(frames=10, hidden=99, device="cuda")
+    found = {change.name: change for change in changes(before, now)}
+    assert set(found) == {"frames", "hidden", "device"}
+    assert found["frames"].safe and found["device"].safe and not found["hidden"].safe
+    assert str(found["hidden"]) == "--hidden was 256, now 99"
+    assert changes(before, before) == []
+
+
+def test_unreadable_configs(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with pytest.raises(ValueError, match=r"is not a run: it has no config\.json"):
+        Config.read(path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="is not a revbis config"):
+        Config.read(path)
+    path.write_text(json.dumps(preset_config("cpu", "dmc:a").as_dict() | {"speed": 1}))
+    with pytest.raises(ValueError, match="unknown speed"):
+        Config.read(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"frames": 12, "strides": (1, 2, 2, 1), "out": Path("a folder"), "tensorboard": False},
+        {"normalisation": False, "beta": 0.2, "method": "mico-rev", "seed": 4, "threads": 1},
+    ],
+)
+def test_the_command_of_a_run_gives_the_same_run(settings):
+    config = preset_config("cpu", "dmc:cartpole_balance").with_settings(**settings)
+    words = shlex.split(command_line(config))
+    assert words[:2] == ["revbis", "train"]
+    assert parse(words[2:], "revbis train").args == (config, False)
+
+
+@pytest.mark.parametrize("first", ["--preset paper", "--method=tdmpc", "--task gym:CarRacing-v3"])
+def test_of_a_repeated_flag_the_last_one_counts(first):
+    last = ["--preset=cpu", "--method", "drqv2", "--task", "dmc:cheetah_run"]
+    config = parse([*first.split(), *last], "revbis train").args[0]
+    assert config == preset_config("cpu", "dmc:cheetah_run")

@@ -1,0 +1,68 @@
+"""Runs of TACO: resume, records, the page, neighbours, benchmarks."""
+
+import itertools
+import json
+
+import pytest
+import torch
+from tests.runs import evaluations, tiny_config
+
+from revbis.analysis.page import write_report
+from revbis.analysis.scores import read_study
+from revbis.cli import main
+from revbis.io.files import read_records
+from revbis.runs.run import open_run, train
+
+WALK = {"task": "tests.runs:Walk", "quality": "full", "method": "taco", "frames": 640}
+LOSSES = {f"objective/{name}_loss" for name in ("taco", "curl", "reward", "representation")}
+
+
+def stop_after(steps):
+    count = itertools.count(1)
+    return lambda: next(count) >= steps
+
+
+def networks(config):
+    state = open_run(config.directory)[1].state_dict()["networks"]
+    return {f"{n}.{key}": value for n, network in state.items() for key, value in network.items()}
+
+
+MODES = [("state", "alternating"), ("pixels", "balanced")]
+
+
+@pytest.mark.parametrize(("observation", "mode"), MODES)
+def test_a_run_resumes_exactly_in_the_middle_of_an_episode(tmp_path, observation, mode):
+    settings = WALK | {"observation": observation, "mode": mode}
+    whole, parts = (tiny_config(tmp_path / name, **settings) for name in ("whole", "parts"))
+    assert train(whole)
+    assert not train(parts, stop=stop_after(43))
+    assert train(parts)
+    assert evaluations(parts) == evaluations(whole)
+    wanted, got = networks(whole), networks(parts)
+    assert wanted.keys() == got.keys() and any(name.startswith("tokens.") for name in wanted)
+    assert all(torch.equal(wanted[name], got[name]) for name in wanted)
+
+
+def test_records_page_and_pictures_show_what_it_reports(tmp_path, capsys):
+    config = tiny_config(tmp_path / "runs", **WALK | {"observation": "pixels"})
+    assert train(config)
+    last = read_records(config.directory / "train.jsonl")[-1]
+    accuracies = {"objective/taco_accuracy", "objective/curl_accuracy"}
+    assert last.keys() >= LOSSES | accuracies | {"objective/gradient_share"}
+    assert "c" not in last and "objective/c" not in last
+    assert all(line["status"] == {} for line in evaluations(config))
+    page = write_report(read_study([tmp_path / "runs"]), tmp_path / "page").read_text()
+    assert "objective/taco_loss" in page and '"c":' not in page
+    assert "<th>c</th>" not in page
+    main(["neighbours", str(config.directory), "--queries", "2", "--neighbours", "2"])
+    assert "neighbours" in capsys.readouterr().out
+
+
+def test_its_updates_are_measured(capsys):
+    sizes = ["--batch", "4", "--pixels", "32", "--repeats", "1", "--preset", "cpu"]
+    main(["bench", "update", "--method", "taco", *sizes])
+    speed = json.loads(capsys.readouterr().out)
+    assert speed["method"] == "taco" and speed["encoder_bound_seconds"] > 0
+    assert speed["parts"].keys() == {
+        "sample", "targets", "critic", "actor", "objective", "move_target",
+    }  # fmt: skip
