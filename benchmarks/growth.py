@@ -155,7 +155,7 @@ def draw_case(axes: Axes, case: Case) -> None:
     """Measured points, and a dashed line to the ceiling."""
     top = case.ceiling
     metric = case.metric.replace("pi_", "π-")
-    label = f"{case.solver}: {metric}, {case.family} ({in_words(top)})"
+    label = f"{case.solver}: {metric}, {case.family} ({format_bytes(top)})"
     style = {"color": case.colour, "linewidth": 1.4}
     axes.plot(case.sizes, case.seconds, marker=case.marker, markersize=5, label=label, **style)
     far = [case.sizes[-1], top], [case.seconds[-1], case.predict(top)]
@@ -163,7 +163,7 @@ def draw_case(axes: Axes, case: Case) -> None:
     axes.plot(far[0][1], far[1][1], case.marker, markersize=8, markerfacecolor="white", **style)
 
 
-def in_words(n: int) -> str:
+def format_bytes(n: int) -> str:
     """Two digits: 5.2M, 22k."""
     value, unit = (n / 1e6, "M") if n >= 1e6 else (n / 1e3, "k")
     return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
@@ -176,7 +176,7 @@ def main() -> None:
         grow(case)
     rows = [
         (f"{c.solver}, {c.metric}, {c.family}", c.sizes[-1], c.seconds[-1], c.slope(c.seconds))
-        + (in_words(c.ceiling),)
+        + (format_bytes(c.ceiling),)
         for c in found
     ]
     print_table(("solver, metric, MDP", "largest n", "seconds", "exponent", "most in 16 GB"), rows)

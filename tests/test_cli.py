@@ -18,7 +18,7 @@ from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.io.files import digest, whole_file
+from revbis.io.files import atomic_file, digest
 from revbis.runs.folder import SupersededError
 from revbis.tabular import jobs
 
@@ -338,7 +338,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_pictures_and_tables_name_their_file_when_the_disk_is_full(tmp_path: Path) -> None:
     def fill(path: Path) -> None:
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             file.write(b"begun")
             raise OSError(errno.ENOSPC, "No space left on device")
 

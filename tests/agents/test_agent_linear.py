@@ -38,7 +38,7 @@ def test_only_wide_features_are_read_by_onednn(monkeypatch, width, fast):
     operator = module._ONEDNN
     monkeypatch.setattr(module, "_ONEDNN", lambda *args: calls.append(1) or operator(*args))
     readouts = Readouts(width, WIDTHS, torch.device("cpu"))
-    readouts.draw(*WIDTHS)
+    readouts.init_orthogonal(*WIDTHS)
     features = torch.randn(7, width)
     for name, output in zip(WIDTHS, readouts(features, *WIDTHS), strict=True):
         torch.testing.assert_close(output, functional.linear(features, *readouts.of(name)))

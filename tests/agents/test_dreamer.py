@@ -10,7 +10,7 @@ from tests.cli import fails
 
 from revbis.agents import make_agent, resolve
 from revbis.agents.dreamerv3 import Streams
-from revbis.agents.presets import CODE, OURS
+from revbis.agents.presets import OURS, SHEEPRL
 from revbis.agents.settings import DreamerV3Settings
 from revbis.io import plugins
 from revbis.io.plugins import is_installed
@@ -69,7 +69,7 @@ def test_presets_are_valid_and_have_sources(name, task):
     preflight.check(config, here=False)
     assert (config.frame_stack, config.shift) == (1, 0)
     sources = {each.source for each in preset_settings(name, task, "dreamerv3").values()}
-    assert CODE in sources and sources <= {PAPER, AUTHORS, CODE, OURS}
+    assert SHEEPRL in sources and sources <= {PAPER, AUTHORS, SHEEPRL, OURS}
 
 
 def test_the_defaults_are_those_of_the_paper_preset():

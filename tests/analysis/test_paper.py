@@ -63,8 +63,10 @@ def test_scale_gaps() -> None:
     config = preset_config("paper", "dmc:cheetah_run")
     assert paper.scale_gaps(config, 1_000_000) == []
     assert paper.scale_gaps(config, 500_000) == ["frames 500,000 (1,000,000)"]
-    odd = config.with_settings(quality="fast", hidden=64, seed=7, out=Path("x"), checkpoint_every=9)
-    assert paper.scale_gaps(odd, 1_000_000) == ["quality fast (full)", "hidden 64 (1024)"]
+    malformed = config.with_settings(
+        quality="fast", hidden=64, seed=7, out=Path("x"), checkpoint_every=9
+    )
+    assert paper.scale_gaps(malformed, 1_000_000) == ["quality fast (full)", "hidden 64 (1024)"]
     other = config.with_settings(distractor="noise", observation="state", state_noise=24)
     gaps = ["observation state (pixels)", "distractor noise (None)", "state_noise 24 (0)"]
     assert paper.scale_gaps(other, 1_000_000) == gaps
@@ -73,8 +75,8 @@ def test_scale_gaps() -> None:
     taco = preset_config("paper", "dmc:cheetah_run", "taco")
     assert paper.scale_gaps(taco, 1_000_000) == []
     gaps = ["action_steps 1 (3)", "reward_loss False (True)"]
-    odd = taco.with_settings(action_steps=1, reward_loss=False)
-    assert paper.scale_gaps(odd, 1_000_000) == gaps
+    malformed = taco.with_settings(action_steps=1, reward_loss=False)
+    assert paper.scale_gaps(malformed, 1_000_000) == gaps
     planning = preset_config("paper", "dmc:cheetah_run", "tdmpc")
     assert paper.scale_gaps(planning, 1_000_000) == []
     assert paper.scale_gaps(planning.with_settings(samples=99), 1_000_000) == ["samples 99 (512)"]

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 import tyro
 
-from revbis.cli.flags import finite_number, flag_rules, whole_number
+from revbis.cli.flags import finite_number, flag_rules, integer_flag
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ def test_the_rules_end_with_their_context(capsys) -> None:
 @pytest.mark.parametrize("text", ["1.5", "x", "", "nan", "inf", "1e-3", "1e-999999999", "1+1"])
 def test_what_is_no_whole_number(text: str) -> None:
     with pytest.raises(ValueError, match="must be a whole number, got"):
-        whole_number(text)
+        integer_flag(text)
 
 
 @pytest.mark.parametrize("text", ["1e13", "-1e13", "1000000000001", "1e999999999"])
 def test_counts_end_at_a_million_millions(text: str) -> None:
-    assert whole_number("1e12") == 10**12
+    assert integer_flag("1e12") == 10**12
     with pytest.raises(ValueError, match=r"must be at most 10\^12"):
-        whole_number(text)
+        integer_flag(text)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "1e999"])

@@ -227,15 +227,15 @@ def test_the_identity_names_kind_version_and_split(spec, split):
 def test_paint_touches_only_what_is_behind(spec):
     rng = np.random.default_rng(0)
     frame = rng.integers(0, 256, (3, 84, 84), dtype=np.uint8)
-    behind = rng.random((84, 84)) < 0.5
-    kept, mask = frame.copy(), behind.copy()
+    background_mask = rng.random((84, 84)) < 0.5
+    kept, mask = frame.copy(), background_mask.copy()
     distractor = Distractor(spec, 84)
     distractor.reset(0)
     wanted = picture(f"{spec}-v1", distractor.variant, distractor._time, 84)
-    assert distractor.paint(frame, behind) is None
+    assert distractor.paint(frame, background_mask) is None
     np.testing.assert_array_equal(frame[:, ~mask], kept[:, ~mask])
     np.testing.assert_array_equal(frame[:, mask], wanted[:, mask])
-    np.testing.assert_array_equal(behind, mask)
+    np.testing.assert_array_equal(background_mask, mask)
 
 
 def test_paint_takes_a_view_into_a_stack_of_frames():
@@ -256,11 +256,11 @@ def test_paint_takes_a_view_into_a_stack_of_frames():
         (np.zeros((3, 16, 16), np.uint8), EVERYWHERE[:4], "got bool (4, 16)"),
     ],
 )
-def test_paint_refuses_other_arrays(frame, behind, message):
+def test_paint_refuses_other_arrays(frame, background_mask, message):
     distractor = Distractor("noise", 16)
     distractor.reset(0)
     with pytest.raises(ValueError, match=re.escape(message)):
-        distractor.paint(frame, behind)
+        distractor.paint(frame, background_mask)
 
 
 def test_paint_before_reset():

@@ -351,11 +351,11 @@ def test_a_background_is_only_behind_the_task(name: str, quality: str) -> None:
     without, seen = plain.reset()[0], env.reset()[0]
     background.reset(1)
     for action in actions(env.action_space.shape, 3):
-        behind = env.simulation.behind()
+        background_mask = env.simulation.background_mask()
         wanted = without.copy()
-        background.paint(wanted, behind)
+        background.paint(wanted, background_mask)
         np.testing.assert_array_equal(seen, wanted)
-        assert 0.5 < behind.mean() < 0.99
+        assert 0.5 < background_mask.mean() < 0.99
         seen, without = env.step(action)[0], plain.step(action)[0]
 
 
@@ -370,7 +370,7 @@ def test_behind_is_where_dm_control_sees_ground_or_sky(name: str) -> None:
     flat = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
     is_ground = np.isin(physics.model.geom_type, flat)
     theirs = (ids < 0) | ((kinds == int(mujoco.mjtObj.mjOBJ_GEOM)) & is_ground[ids])
-    assert (theirs == env.simulation.behind()).mean() > 0.99
+    assert (theirs == env.simulation.background_mask()).mean() > 0.99
 
 
 def test_backgrounds_follow_the_seed_and_the_split() -> None:

@@ -186,8 +186,10 @@ def test_the_picture_is_upright() -> None:
     camera = env.simulation._env.model.camera("corner2").id
     up = data.cam_xmat[camera].reshape(3, 3)[:, 1]
     assert up[2] < -0.5  # the camera hangs head down, so its picture is turned
-    behind = env.simulation.behind()
-    assert behind[:12].mean() > 0.5 > 0.1 > behind[-12:].mean()  # wall above, table below
+    background_mask = env.simulation.background_mask()
+    assert (
+        background_mask[:12].mean() > 0.5 > 0.1 > background_mask[-12:].mean()
+    )  # wall above, table below
 
 
 def test_fast_differs_a_little_and_only_in_pixels() -> None:
@@ -210,10 +212,10 @@ def test_a_background_is_only_behind_the_task() -> None:
     background.reset(1)
     without, seen = plain.reset()[0], env.reset()[0]
     for action in ACTIONS[:3]:
-        behind, wanted = env.simulation.behind(), without.copy()
-        background.paint(wanted, behind)
+        background_mask, wanted = env.simulation.background_mask(), without.copy()
+        background.paint(wanted, background_mask)
         np.testing.assert_array_equal(seen, wanted)
-        assert 0.2 < behind.mean() < 0.6
+        assert 0.2 < background_mask.mean() < 0.6
         seen, without = env.step(action)[0], plain.step(action)[0]
     # The red arm is no background: where it is drawn, it stays.
     red = (without[0] > 90) & (without[1] < 40)

@@ -67,11 +67,11 @@ def test_pixels_colours_and_frames_are_independent() -> None:
     # Of products of neighbours the mean is 0 and the deviation 1/√n, n above 800,000.
     for axis in range(4):
         for lag in (1, 2):
-            ahead, behind = (
+            ahead, background_mask = (
                 np.take(noise, range(lag, noise.shape[axis]), axis=axis),
                 np.take(noise, range(noise.shape[axis] - lag), axis=axis),
             )
-            assert abs((ahead * behind).mean()) < 5 / math.sqrt(ahead.size)
+            assert abs((ahead * background_mask).mean()) < 5 / math.sqrt(ahead.size)
     # Their sizes are independent too, as those of noise moved from frame to frame would not be.
     sizes = noise**2 - 1
     flat = sizes.reshape(len(sizes), -1)

@@ -58,9 +58,11 @@ def test_every_way_of_drawing_shows_the_same_moments(tmp_path) -> None:
         assert (pictures[0] != pictures[-1]).any()
     full, fast, video = (shown.images[name].astype(int) for name in ("full", "fast", "video"))
     assert 0 < np.abs(full - fast).mean() < 20  # small pictures are all edges
-    behind = (video == np.array([250, 0, 250]).reshape(3, 1, 1)).all(axis=1, keepdims=True)
-    assert 0.2 < behind.mean() < 0.8
-    np.testing.assert_array_equal(np.where(behind, 0, video), np.where(behind, 0, fast))
+    background_mask = (video == np.array([250, 0, 250]).reshape(3, 1, 1)).all(axis=1, keepdims=True)
+    assert 0.2 < background_mask.mean() < 0.8
+    np.testing.assert_array_equal(
+        np.where(background_mask, 0, video), np.where(background_mask, 0, fast)
+    )
 
 
 def test_a_preview_of_ones_own_environment(tmp_path, capsys, monkeypatch) -> None:

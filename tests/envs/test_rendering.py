@@ -252,12 +252,12 @@ def test_only_planes_of_the_world_are_behind(world) -> None:
     renderer = rendering.Renderer(model, 64, 0, "fast")
     first = np.zeros((3, 64, 64), dtype=np.uint8)
     renderer.draw(data, first)
-    behind = renderer.behind(data)
+    background_mask = renderer.background_mask(data)
     red, green = ((first[c] > 1.5 * first[:2].min(axis=0) + 20) for c in (0, 1))
-    assert red.sum() > 50 and not behind[red].any()
-    assert green.sum() > 10 and not behind[green].any()  # a plane of a body
-    assert behind[0].all() and behind[-1].all()  # sky above, ground below
-    assert (~behind).sum() < 3 * (red | green).sum()
+    assert red.sum() > 50 and not background_mask[red].any()
+    assert green.sum() > 10 and not background_mask[green].any()  # a plane of a body
+    assert background_mask[0].all() and background_mask[-1].all()  # sky above, ground below
+    assert (~background_mask).sum() < 3 * (red | green).sum()
     again = np.zeros_like(first)
     renderer.draw(data, again)  # segmentation is over
     np.testing.assert_array_equal(first, again)
@@ -283,11 +283,11 @@ def test_a_camera_follows_a_rebuilt_model(world) -> None:
 
 @pytest.mark.env
 def test_what_is_behind_does_not_depend_on_the_quality(world) -> None:
-    masks = [Camera(40, "eye", quality).behind(*world) for quality in ("full", "fast")]
+    masks = [Camera(40, "eye", quality).background_mask(*world) for quality in ("full", "fast")]
     np.testing.assert_array_equal(*masks)
     full = Camera(40, "eye", "full")
     full.draw(*world, np.zeros((3, 40, 40), dtype=np.uint8))
-    np.testing.assert_array_equal(full.behind(*world), masks[1])
+    np.testing.assert_array_equal(full.background_mask(*world), masks[1])
 
 
 @pytest.mark.env

@@ -14,7 +14,7 @@ from revbis.cli import main
 from revbis.envs import SUITES, Suite, check_task, make_env, register, suite_of, task_names
 from revbis.envs import suite as suite_module
 from revbis.envs.environment import Simulation, SimulationStep
-from revbis.envs.gymnasium import SUITE as OWN
+from revbis.envs.gymnasium import CUSTOM as OWN
 from revbis.envs.suites import forms, packages
 from revbis.runs.preflight import check
 from revbis.runs.presets import preset_config, preset_settings
@@ -42,7 +42,7 @@ class Slide:
     def draw(self, out: np.ndarray) -> None:
         out[...] = int(self.place)
 
-    def behind(self) -> np.ndarray:
+    def background_mask(self) -> np.ndarray:
         raise NotImplementedError
 
     def state(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from revbis.analysis.scores import read_study
 from revbis.runs import checkpoint, preflight
 from revbis.runs.config import setting_names
 from revbis.runs.run import open_run, train
-from revbis.sweep.driver import Place, Sweep
+from revbis.sweep.driver import Sweep, SweepStorage
 from revbis.sweep.grid import parse_settings, read_grid
 
 
@@ -48,7 +48,7 @@ def yaml_grid(rng: random.Random, folder: Path) -> bool:
         configs = read_grid(str(path)).configs(folder / "out")
         for config in configs[:20]:
             preflight.check(config)
-        Sweep(configs[:20], Place(str(folder / "out")))
+        Sweep(configs[:20], SweepStorage(str(folder / "out")))
     except Exception as problem:
         return refused(problem)
     return False
@@ -101,7 +101,7 @@ def run_folder(rng: random.Random, folder: Path) -> bool:
         raise TracebackError(f"the whole run is not on the page beside {path.name}")
     configs = [walk(study, method=method) for method in ("drqv2", "mico")]
     try:
-        Sweep(configs, Place(str(study))).check(here=True)
+        Sweep(configs, SweepStorage(str(study))).check(here=True)
         open_run(bad)
         train(configs[0], stop=lambda: True)
     except Exception as problem:

@@ -74,8 +74,8 @@ def test_only_what_the_package_raises_itself_is_meant_for_the_sender(monkeypatch
             function(*arguments)
         return judge.refused(caught.value)
 
-    assert check(schema.whole, "a", "size", 1)
-    assert check(schema.whole)
+    assert check(schema.integer, "a", "size", 1)
+    assert check(schema.integer)
     for escaped in (lambda: int("a"), lambda: [][0], lambda: schema.nearest("a", [1])):
         with pytest.raises(judge.TracebackError):
             check(escaped)

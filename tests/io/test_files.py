@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="needs /proc")
@@ -23,18 +23,18 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch) -
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(Path, "replace", rename)
-    write_whole(path, b"all of it")
+    atomic_write(path, b"all of it")
     assert steps == [b"all of it", "result.json", "folder"]
 
 
 def test_what_fails_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "result.json"
-    write_whole(path, b"old")
+    atomic_write(path, b"old")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*result\.json"):
-        write_whole(path, b"new")
+        atomic_write(path, b"new")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]

@@ -28,7 +28,7 @@ def test_odd_lines_are_skipped_and_reported(tmp_path):
     problems = []
     lines = read_lines(path, problems.append)
     assert lines.records == [(1, {"frames": 1}), (5, {"frames": 4})]
-    assert lines.odd == [2, 3, 4, 6]
+    assert lines.malformed == [2, 3, 4, 6]
     text = "lines 2, 3, 4 and 1 more are skipped: incomplete or not a JSON object"
     assert problems == [f"{path}: {text}"]
 

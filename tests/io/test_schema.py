@@ -89,7 +89,7 @@ class _Pair:
     second: schema.Discount = 0.5
 
     def __post_init__(self):
-        schema.settle(self)
+        schema.validate_fields(self)
 
 
 def test_settle_converts_every_field():

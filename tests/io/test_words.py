@@ -2,7 +2,7 @@
 
 import pytest
 
-from revbis.io.text import in_time, in_words
+from revbis.io.text import format_bytes, format_duration
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from revbis.io.text import in_time, in_words
     ],
 )
 def test_bytes(size, words):
-    assert in_words(size) == words
+    assert format_bytes(size) == words
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_bytes(size, words):
     ],
 )
 def test_times(seconds, words):
-    assert in_time(seconds) == words
+    assert format_duration(seconds) == words

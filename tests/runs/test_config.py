@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from revbis.agents import DrQV2Settings, TacoSettings
-from revbis.agents.presets import CODE as TACO
+from revbis.agents.presets import TACO
 from revbis.cli.train import parse
 from revbis.runs.config import Config, changes
 from revbis.runs.presets import (

@@ -229,7 +229,7 @@ def test_what_a_kill_left_unfinished_is_tidied_up(tmp_path):
 def test_a_process_that_was_taken_over_while_it_saved_says_so(tmp_path, monkeypatch):
     """The one that took over has tidied up what the other was about to rename."""
     config = tiny_config(tmp_path, **WALK)
-    write = checkpoint_module.write_whole
+    write = checkpoint_module.atomic_write
 
     def tidied(path, content):
         if path.name == "state.json" and "000000000200" in str(path):
@@ -237,7 +237,7 @@ def test_a_process_that_was_taken_over_while_it_saved_says_so(tmp_path, monkeypa
             raise FileNotFoundError(2, "No such file or directory", str(path))
         write(path, content)
 
-    monkeypatch.setattr(checkpoint_module, "write_whole", tidied)
+    monkeypatch.setattr(checkpoint_module, "atomic_write", tidied)
     with pytest.raises(SupersededError, match="attempt 2 has taken over"):
         train(config)
 

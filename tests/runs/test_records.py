@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.runs import tiny_config
 
-from revbis.io.files import digest, read_records, write_whole
+from revbis.io.files import atomic_write, digest, read_records
 from revbis.runs.checkpoint import Checkpoints, read_agent
 from revbis.runs.records import Records, wandb_id
 from revbis.runs.run import train
@@ -80,13 +80,13 @@ def test_tensorboard_on_a_full_disk_is_named_and_hides_nothing(
 
 def test_write_whole_leaves_the_old_file_on_failure(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    write_whole(path, b"old")
+    atomic_write(path, b"old")
     with pytest.raises(TypeError):
-        write_whole(path, "not bytes")  # type: ignore[arg-type]
+        atomic_write(path, "not bytes")  # type: ignore[arg-type]
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
     before = digest(path)
-    write_whole(path, b"new")
+    atomic_write(path, b"new")
     assert digest(path) != before
 
 

@@ -267,7 +267,7 @@ def test_full_disk_leaves_the_last_checkpoint(
     undisturbed_walk: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_config(tmp_path, **WALK)
-    real, writes = files.write_whole, itertools.count()
+    real, writes = files.atomic_write, itertools.count()
 
     def full(path: Path, content: bytes) -> None:
         if next(writes) > 12 and "checkpoints" in str(path):
@@ -275,7 +275,7 @@ def test_full_disk_leaves_the_last_checkpoint(
         real(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_module, "write_whole", full)
+        patch.setattr(checkpoint_module, "atomic_write", full)
         with pytest.raises(OSError, match="No space left") as stopped:
             train(config)
     assert stopped.value.errno == errno.ENOSPC

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from revbis.sweep import live
-from revbis.sweep.driver import Entry, Standing
+from revbis.sweep.driver import Entry, RunProgress
 from revbis.sweep.grid import grid_from
 from revbis.sweep.live import PlainBoard, common_folder, summary, table, time_left
 
@@ -31,7 +31,7 @@ def _entries(**standing):
                 config,
                 state,
                 attempts=number,
-                standing=Standing(**(values | standing)),
+                standing=RunProgress(**(values | standing)),
                 text=WHY if state == "failed" else "",
             )
         )
@@ -140,7 +140,7 @@ def test_the_time_left_follows_from_the_running_ones():
     # three runs with 600,000 frames left each, 200 frames a second together: 9000 s
     assert time_left(entries) == "2 h 30 min"
     assert summary(entries) == "2 running · 1 waiting · 1 finished · about 2 h 30 min left"
-    entries[0].standing = Standing(frames=5)  # has not told its speed yet
+    entries[0].standing = RunProgress(frames=5)  # has not told its speed yet
     assert time_left(entries) == "" and "left" not in summary(entries)
     for entry in entries:
         entry.state = "waiting"

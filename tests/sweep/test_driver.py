@@ -12,7 +12,7 @@ from revbis.runs.preflight import UnfitMachineError
 from revbis.runs.trainer import TrainingFailedError
 from revbis.sweep import driver
 from revbis.sweep.attempt import Outcome, _is_final
-from revbis.sweep.driver import Ended, Place, Standing, Sweep
+from revbis.sweep.driver import Ended, RunProgress, Sweep, SweepStorage
 
 FAILED = Outcome("failed", "it broke")
 
@@ -66,7 +66,7 @@ class Script:
 def made(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "_BACK_OFF_SECONDS", 0.0)
     configs = small_grid(seeds=[1, 2]).configs(tmp_path)
-    return configs, Place(str(tmp_path))
+    return configs, SweepStorage(str(tmp_path))
 
 
 def _run(configs, place, endings, stop=lambda: False, **options):
@@ -244,7 +244,7 @@ def test_progress_is_read_from_the_runs_folder(made):
     name = place.name(configs[0])
     place.write(name, "progress.json", {"frames": 700, "mean_return": 3.0})
     sweep = Sweep(configs[:1], place)
-    assert sweep.entries[0].standing == Standing(frames=700, mean_return=3.0, beat=700)
+    assert sweep.entries[0].standing == RunProgress(frames=700, mean_return=3.0, beat=700)
 
 
 def test_what_is_noted_is_json(made, tmp_path):
@@ -300,7 +300,7 @@ def test_one_reason_for_some_runs_names_the_first(made):
 
 def test_many_reasons_are_cut(tmp_path):
     configs = small_grid(seeds=list(range(10)), methods=["drqv2"]).configs(tmp_path)
-    place = Place(str(tmp_path))
+    place = SweepStorage(str(tmp_path))
     for config in configs:
         _begin(place, config, hidden=99)
     lines = _refused(configs, place).splitlines()
@@ -322,7 +322,7 @@ def test_finished_runs_need_no_machine_but_the_same_settings(made, monkeypatch):
 
 
 def test_a_run_at_a_url_is_compared_too(tmp_path):
-    place = Place(f"file://{tmp_path}")
+    place = SweepStorage(f"file://{tmp_path}")
     configs = small_grid().configs(Path())
     _begin(place, configs[0], hidden=99)
     text = _refused(configs, place, here=False)

@@ -24,7 +24,7 @@ from tests.sweep.tasks import MARKER
 from revbis.sweep import driver
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.backend import LocalRunner
-from revbis.sweep.driver import Place, Sweep, lock_path
+from revbis.sweep.driver import Sweep, SweepStorage, lock_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.env("gym", gl=False)]
 
@@ -116,13 +116,13 @@ def test_a_second_driver_is_refused(tmp_path, capsys):
 def test_a_run_that_cannot_train_is_reported(tmp_path):
     grid = small_grid("tests.runs:BadReward", methods=["drqv2"])
     bad = grid.configs(tmp_path)[0].with_settings(threads=1)
-    sweep = Sweep([bad], Place(str(tmp_path)))
+    sweep = Sweep([bad], SweepStorage(str(tmp_path)))
     sweep.run(LocalRunner(1), lambda entries: None, lambda: False)
     assert [entry.state for entry in sweep.entries] == ["failed"]
     assert "reward" in sweep.entries[0].text
     logs = list((bad.directory / "attempts").glob("*.log"))
     assert len(logs) == 1 and "Traceback" in logs[0].read_text()  # a mistake is not repeated
-    [failure] = Place(str(tmp_path)).failures(sweep.entries[0].name)
+    [failure] = SweepStorage(str(tmp_path)).failures(sweep.entries[0].name)
     assert failure["final"] and failure["text"] == sweep.entries[0].text
 
 
@@ -151,7 +151,7 @@ def test_a_run_that_stands_still_has_failed_and_is_taken_up_again(tmp_path, monk
     monkeypatch.setenv(MARKER, str(marker))
     grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
     configs = [config.with_settings(threads=1) for config in grid.configs(tmp_path)]
-    sweep = Sweep(configs, Place(str(tmp_path)))
+    sweep = Sweep(configs, SweepStorage(str(tmp_path)))
     texts = []
 
     def look(entries):
@@ -163,7 +163,7 @@ def test_a_run_that_stands_still_has_failed_and_is_taken_up_again(tmp_path, monk
     sweep.run(LocalRunner(1), look, lambda: time.monotonic() > until)
     [entry] = sweep.entries
     assert sweep.complete and entry.attempts == 2, texts
-    [failure] = Place(str(tmp_path)).failures(entry.name)
+    [failure] = SweepStorage(str(tmp_path)).failures(entry.name)
     assert "no progress" in failure["text"]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.sweep.grids import small_grid
 
-from revbis.sweep.driver import Place, Standing, Sweep, lock_path
+from revbis.sweep.driver import RunProgress, Sweep, SweepStorage, lock_path
 from revbis.sweep.live import summary, table
 from revbis.sweep.plan import times_left
 
@@ -37,7 +37,7 @@ ANYTHING = [
 
 @pytest.fixture
 def run(tmp_path):
-    place = Place(str(tmp_path))
+    place = SweepStorage(str(tmp_path))
     config = small_grid().configs(tmp_path)[0]
     folder = tmp_path / place.name(config)
     folder.mkdir(parents=True)
@@ -51,7 +51,7 @@ def test_files_that_are_not_ours_count_as_not_there(run, content):
         (folder / file).write_bytes(content)
     sweep = Sweep([config], place)
     assert sweep.entries[0].state == "waiting"
-    assert sweep.entries[0].standing == Standing()
+    assert sweep.entries[0].standing == RunProgress()
     assert place.failures(place.name(config)) == []
     assert summary(sweep.entries) and table(sweep.entries, "here", 80)
 
@@ -60,7 +60,7 @@ def test_folders_in_place_of_files_are_passed_over(run):
     place, config, folder = run
     for file in (*FILES, "checkpoints"):
         (folder / file).mkdir()
-    assert Sweep([config], place).entries[0].standing == Standing()
+    assert Sweep([config], place).entries[0].standing == RunProgress()
     (folder / "attempts").touch()
     assert place.checkpoint(place.name(config)) == place.claims(place.name(config)) == 0
     (folder / "checkpoints" / "frame-no").mkdir()
@@ -74,11 +74,11 @@ def test_numbers_that_are_not_finite_are_left_out(run):
     (folder / "progress.json").write_text(
         '{"frames": 7, "frames_per_second": Infinity, "seconds": NaN, "mean_return": NaN, "c": NaN}'
     )
-    assert place.standing(name) == Standing(frames=7, beat=7)
+    assert place.standing(name) == RunProgress(frames=7, beat=7)
     (folder / "progress.json").write_text(
         '{"frames": 7, "frames_per_second": -1.0, "seconds": 0.0, "mean_return": 2.0, "c": 0.5}'
     )
-    assert place.standing(name) == Standing(frames=7, mean_return=2.0, status={"c": 0.5}, beat=7)
+    assert place.standing(name) == RunProgress(frames=7, mean_return=2.0, status={"c": 0.5}, beat=7)
     sweep = Sweep([config], place)
     assert times_left(sweep.entries, None) == [None]
 
@@ -90,11 +90,11 @@ def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
     place.write(name, "progress.json", progress | {"c": 0.5})
     place.write(name, "result.json", {"frames": 120, "mean_return": 2.0, "seconds": 10.0})
     before = place.standing(name)
-    assert before == Standing(120, 5.0, 10.0, 2.0, {"c": 0.5}, 100)
+    assert before == RunProgress(120, 5.0, 10.0, 2.0, {"c": 0.5}, 100)
     place.write(name, "progress.json", progress | {"frames": 110})
     assert place.standing(name) != before  # a run that lives is seen to live
     place.write(name, "progress.json", progress | {"frames": 130})
-    assert place.standing(name) == Standing(130, 5.0, 9.0, 1.0, {}, 130)
+    assert place.standing(name) == RunProgress(130, 5.0, 9.0, 1.0, {}, 130)
     assert place.finished(name, 120) and not place.finished(name, 121)
 
 
@@ -130,9 +130,9 @@ def test_names_are_the_same_on_a_path_and_at_a_url(tmp_path):
     [on_path] = small_grid(methods=["drqv2"]).configs(tmp_path)
     [at_url] = small_grid(methods=["drqv2"]).configs(tmp_path.relative_to(tmp_path))
     url = f"file://{tmp_path}/"
-    assert Place(str(tmp_path)).name(on_path) == Place(url).name(at_url)
-    assert Place(url).folder("a/b") == f"file://{tmp_path}/a/b"
-    assert Place(str(tmp_path)).folder("a/b") == f"{tmp_path}/a/b"
+    assert SweepStorage(str(tmp_path)).name(on_path) == SweepStorage(url).name(at_url)
+    assert SweepStorage(url).folder("a/b") == f"file://{tmp_path}/a/b"
+    assert SweepStorage(str(tmp_path)).folder("a/b") == f"{tmp_path}/a/b"
 
 
 def test_the_lock_is_in_the_folder_or_this_machines(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from revbis.runs.config import Config
 from revbis.runs.presets import preset_config
 from revbis.sweep import measure, plan
-from revbis.sweep.driver import Entry, Standing
+from revbis.sweep.driver import Entry, RunProgress
 from revbis.sweep.measure import extrapolate, parse
 from revbis.sweep.plan import (
     Speed,
@@ -142,7 +142,7 @@ def replace_speed(**changes) -> Speed:
 
 def _entry(name, state="waiting", *, frames=0, seconds=None, **settings):
     config = RUN.with_settings(**settings)
-    return Entry(name, config, state, standing=Standing(frames, seconds=seconds))
+    return Entry(name, config, state, standing=RunProgress(frames, seconds=seconds))
 
 
 def test_runs_that_have_begun_tell_the_time_of_the_others():

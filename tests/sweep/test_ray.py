@@ -12,7 +12,7 @@ from tests.sweep.grids import evaluations, small_grid
 from tests.sweep.tasks import MARKER
 
 from revbis.sweep import driver
-from revbis.sweep.driver import Place, Sweep
+from revbis.sweep.driver import Sweep, SweepStorage
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'revbis[sweep]'")
 pytestmark = [
@@ -82,7 +82,7 @@ def _runner(cluster, place):
 
 
 def test_a_node_that_is_killed_costs_nothing_but_time(alone, cluster, tmp_path, held):
-    place = Place(str(tmp_path))
+    place = SweepStorage(str(tmp_path))
     sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
     killed = []
 
@@ -105,7 +105,7 @@ def test_a_node_that_is_killed_costs_nothing_but_time(alone, cluster, tmp_path, 
 def test_storage_at_a_url_and_a_worker_that_is_killed(alone, cluster, tmp_path, held):
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
-    place = Place(url)
+    place = SweepStorage(url)
     configs = _configs(Path())[:1]
     sweep, runner = Sweep(configs, place), _runner(cluster, place)
     killed = []
@@ -127,7 +127,7 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(alone, cluster, tmp_path, 
 
 
 def test_a_stop_saves_what_runs(alone, cluster, tmp_path, held):
-    place = Place(str(tmp_path))
+    place = SweepStorage(str(tmp_path))
     configs = _configs(tmp_path)[1:]
     sweep = Sweep(configs, place)
     seen = []
@@ -150,7 +150,7 @@ def test_a_stop_saves_what_runs(alone, cluster, tmp_path, held):
 def test_a_run_that_stands_still_has_failed_and_is_taken_up_again(
     cluster, marker, tmp_path, monkeypatch
 ):
-    place, until = Place(str(tmp_path)), time.monotonic() + 300
+    place, until = SweepStorage(str(tmp_path)), time.monotonic() + 300
     grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
     sweep = Sweep([c.with_settings(threads=1) for c in grid.configs(tmp_path)], place)
     texts = []

@@ -57,22 +57,22 @@ def w1(p, q, d):
 
 def apply(metric, mdp, policy, d, discount, weight=1.0):
     """One application of a W1 metric's operator, pair by pair."""
-    n, P, R, offers = mdp.n_states, dense(mdp), mdp.rewards, mdp.available
+    n, P, R, action_sets = mdp.n_states, dense(mdp), mdp.rewards, mdp.available
     if metric == "pi_bisimulation":
         P, R = np.einsum("sa,sat->st", policy, P)[:, None], (policy * R).sum(axis=1)[:, None]
-        offers = np.ones((n, 1), dtype=bool)
-    far = weight * np.ptp(R[offers]) / (1 - discount)
+        action_sets = np.ones((n, 1), dtype=bool)
+    far = weight * np.ptp(R[action_sets]) / (1 - discount)
     out = np.empty((n, n))
     for s, t in np.ndindex(n, n):
-        if metric != "lax_bisimulation" and (offers[s] != offers[t]).any():
+        if metric != "lax_bisimulation" and (action_sets[s] != action_sets[t]).any():
             out[s, t] = far
             continue
-        couples = np.full((offers.shape[1],) * 2, np.nan)
-        for a, b in np.argwhere(np.outer(offers[s], offers[t])):
+        couples = np.full((action_sets.shape[1],) * 2, np.nan)
+        for a, b in np.argwhere(np.outer(action_sets[s], action_sets[t])):
             if metric == "lax_bisimulation" or a == b:
                 gap = weight * abs(R[s, a] - R[t, b])
                 couples[a, b] = gap + discount * w1(P[s, a], P[t, b], d)
-        couples = couples[np.ix_(offers[s], offers[t])]
+        couples = couples[np.ix_(action_sets[s], action_sets[t])]
         lax = metric == "lax_bisimulation"
         out[s, t] = hausdorff(couples) if lax else np.diag(couples).max()
     return out

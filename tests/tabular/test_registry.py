@@ -13,7 +13,7 @@ from revbis import tabular
 from revbis.cli import main
 from revbis.tabular import METRICS, FiniteMDP, Metric, MetricResult, examples
 from revbis.tabular.registry import OnIteration, Solution, Solver
-from revbis.tabular.theorems import check_statements
+from revbis.tabular.theorems import check_theorems
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def test_everything_else_asks_the_record(toy: Metric[Any]) -> None:
     with pytest.raises(ValueError, match="worst_case has no exact embedding"):
         result.embedding(2)
     assert tabular.compare(result, result).spearman == pytest.approx(1)
-    texts = [each.text for each in check_statements(mdp, policy, 0.5) if each.holds]
+    texts = [each.text for each in check_theorems(mdp, policy, 0.5) if each.holds]
     assert "a random matrix is no further from worst case than certified" in texts
 
 

@@ -130,7 +130,7 @@ class BaseAgent:
 
 
 @dataclass(frozen=True)
-class Acting:
+class InferenceState:
     """What `act` without exploration and `embed` read of an agent, beside its settings and seed.
 
     Attributes:

@@ -172,7 +172,7 @@ class Readouts(nn.Module):
             self.biases[name] = nn.Parameter(self._bias[rows])
 
     @torch.no_grad()
-    def draw(self, *names: str) -> None:
+    def init_orthogonal(self, *names: str) -> None:
         """Draws orthogonal weights for the named layers, which are 0 until then."""
         for name in names:
             weight = self.weights[name]
@@ -312,7 +312,7 @@ _LARGEST = 65_536
 def as_shape(value: Any) -> Shape:
     """The shape of images, (C, H, W), or of vectors, (D,)."""
     try:
-        shape = tuple(schema.whole(size, "a size", 1, _LARGEST) for size in value)
+        shape = tuple(schema.integer(size, "a size", 1, _LARGEST) for size in value)
     except (TypeError, ValueError):
         shape = ()
     if len(shape) not in (1, 3):
@@ -325,7 +325,7 @@ def as_shape(value: Any) -> Shape:
 
 def as_action_size(value: Any) -> int:
     """The dimension of an action."""
-    return schema.whole(value, "action_size", 1, _LARGEST)
+    return schema.integer(value, "action_size", 1, _LARGEST)
 
 
 def as_settings(value: object) -> DrQV2Settings:

@@ -247,7 +247,7 @@ class DreamerV3:
         settings.check(self.observation_shape)
         self.action_size = as_action_size(action_size)
         self.settings, self.device = settings, as_device(device)
-        self._streams = Streams(schema.whole(seed, "seed", 0), self.device)
+        self._streams = Streams(schema.integer(seed, "seed", 0), self.device)
         with self._streams.drawing("parameters"):
             self.parts = build(self.observation_shape, self.action_size, settings, self.device)
         self.parts.player.init_states()
@@ -275,7 +275,7 @@ class DreamerV3:
                 likeliest of its draws, from random numbers that start anew with each episode.
         """
         check_observation(observation, self.observation_shape)
-        schema.whole(step, "step", 0)
+        schema.integer(step, "step", 0)
         schema.flag(explore, "explore")
         player, stream = self.parts.player, "explore" if explore else "evaluate"
         if self._new_episode:
@@ -307,7 +307,7 @@ class DreamerV3:
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
         """One update on sequences from the replay buffer; see `learn`."""
-        schema.whole(step, "step", 0)
+        schema.integer(step, "step", 0)
         schema.flag(with_metrics, "with_metrics")
         with self.stopwatch("sample"):
             sequences, before = self._sample(replay)
@@ -384,7 +384,7 @@ class DreamerV3:
             if memory[name].shape != tensor.shape:
                 raise ValueError(f"{name} must be {list(tensor.shape)}")
         self._memories[True] = memory
-        self._updates = schema.whole(state["updates"], "updates", 0)
+        self._updates = schema.integer(state["updates"], "updates", 0)
         self._new_episode = False
 
     def _modules(self) -> dict[str, Any]:

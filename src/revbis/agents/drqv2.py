@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from revbis.agents.base import Acting, tensors_of
+from revbis.agents.base import InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
     Linear,
@@ -332,7 +332,7 @@ class StepSizes:
         return gradient_share(*self._sizes) if self._sizes else {}
 
 
-class Following(NamedTuple):
+class NextStep(NamedTuple):
     """What the objective compares next: φ̄ of the next states, and the policy's actions there."""
 
     z: Tensor
@@ -385,7 +385,7 @@ class Parts:
         if objective is None:
             del widths["projection"]
         self.readouts = Readouts(self.encoder.size, widths, device)
-        self.readouts.draw("critic", "actor")
+        self.readouts.init_orthogonal("critic", "actor")
         self.policy = Policy(s.feature_dim, s.hidden, action_size).to(device)
         self.tokens = nn.Identity() if tokens is None else tokens.to(device)
         self.critic = TwinQ(s.feature_dim, s.hidden, token_size or action_size).to(device)
@@ -397,7 +397,7 @@ class Parts:
         self.objective: Auxiliary | None = None
         self.norm: nn.Module = nn.Identity()
         if objective is not None:  # drawn last, so that it does not change the others
-            self.readouts.draw("projection")
+            self.readouts.init_orthogonal("projection")
             if s.encoder_norm:
                 self.norm = nn.LayerNorm(s.latent_dim).to(device)
             self.objective = objective().to(device)
@@ -552,7 +552,7 @@ class DrQV2:
         self.settings, self.device = as_settings(settings), as_device(device)
         if settings.half_precision:
             check_bfloat16(self.device.type)
-        sequence = np.random.SeedSequence(schema.whole(seed, "seed", 0))
+        sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
@@ -591,7 +591,7 @@ class DrQV2:
                 mean action and draw no random numbers.
         """
         check_observation(observation, self.observation_shape)
-        schema.whole(step, "step", 0)
+        schema.integer(step, "step", 0)
         schema.flag(explore, "explore")
         if explore and step < self.settings.explore_steps:
             uniform = torch.rand(self.action_size, generator=self._explore_generator)
@@ -645,7 +645,7 @@ class DrQV2:
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
         if self._one_step and batch.one_step is None:
             raise ValueError("the batch has no one_step: pass one_step=True to Replay")
-        schema.whole(step, "step", 0)
+        schema.integer(step, "step", 0)
         schema.flag(with_metrics, "with_metrics")
         deviation = self.deviation(step)
         alternating = self.parts.objective is not None and not self._shared
@@ -718,7 +718,7 @@ class DrQV2:
         return gradients, share if with_metrics else {}
 
     @torch.no_grad()
-    def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, Following | None]:
+    def _targets(self, batch: Batch, deviation: float) -> tuple[Tensor, NextStep | None]:
         """The critic's targets, [B], and what follows where the objective shares the pass."""
         parts = self.parts
         features = self._encode(batch.next_obs)
@@ -730,7 +730,7 @@ class DrQV2:
         target_q = batch.reward + batch.discount * torch.minimum(q1, q2)
         if not self._shared:
             return target_q, None
-        return target_q, Following(z[0], action) if both else self._following(batch, deviation)
+        return target_q, NextStep(z[0], action) if both else self._following(batch, deviation)
 
     def _actor_step(self, features: Tensor, deviation: float) -> Metrics:
         """Updates the actor to increase the smaller value; encoder and critic do not change."""
@@ -774,7 +774,7 @@ class DrQV2:
         batch: Batch,
         objective: Auxiliary,
         z: Tensor,
-        following: Following,
+        following: NextStep,
         policy_action: Tensor | None,
     ) -> AuxiliaryOutput:
         reward, discount = batch.reward, batch.discount
@@ -799,7 +799,7 @@ class DrQV2:
             return self._noisy(self._mean_action(features.detach()), deviation)
 
     @torch.no_grad()
-    def _following(self, batch: Batch, deviation: float) -> Following:
+    def _following(self, batch: Batch, deviation: float) -> NextStep:
         """φ̄ of the objective's next states, and the policy's actions there if it uses them."""
         next_obs, objective = batch.next_obs, self.parts.objective
         if self._one_step and batch.one_step is not None:
@@ -807,8 +807,8 @@ class DrQV2:
         features = self.parts.encoder(next_obs)
         (next_z,) = self.parts.readouts(features, "projection")
         if objective is None or "next_policy_action" not in objective.policy_actions:
-            return Following(next_z, None)
-        return Following(next_z, self._noisy(self._mean_action(features), deviation))
+            return NextStep(next_z, None)
+        return NextStep(next_z, self._noisy(self._mean_action(features), deviation))
 
     def _encode(self, observations: Tensor) -> Tensor:
         features: Tensor = self.parts.encoder(observations)
@@ -877,13 +877,13 @@ class DrQV2:
         restore(self._update_generator, state["update_generator"])
 
 
-def acting(agent: DrQV2) -> Acting:
+def acting(agent: DrQV2) -> InferenceState:
     """Encoder, actor and φ; without objective, the critic's trunk in the place of φ."""
     tensors, objective = base_tensors(agent), agent.parts.objective
     if objective is not None and type(objective).scale is not BaseObjective.scale:
         # What a scaling of its own reads is not known.
         tensors |= {f"objective.{name}": each for name, each in objective.state_dict().items()}
-    return Acting(agent.observation_shape, agent.action_size, tensors)
+    return InferenceState(agent.observation_shape, agent.action_size, tensors)
 
 
 def base_tensors(agent: DrQV2) -> dict[str, Tensor]:

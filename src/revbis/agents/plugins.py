@@ -21,7 +21,7 @@ _ROWS = 2
 _FUNCTIONS = sorted(name for name in vars(Agent) if not name.startswith("_"))
 
 
-def make_own(
+def load_plugin(
     name: str,
     observation_shape: Shape,
     action_size: int,

@@ -40,7 +40,7 @@ class AgentEntry:
         presets: By preset, task and observation (pixels or state), the settings that differ for
             this agent, each as value and source; None if none does.
         requires: A module outside the core that it needs, and the extra of revbis that installs it.
-        acting: "module:function" that returns the `Acting` of such an agent; None if it cannot be
+        acting: "module:function" that returns its `InferenceState`; None if it cannot be
             exported.
     """
 
@@ -200,8 +200,8 @@ def make_agent(
     """
     shape, entry = tuple(observation_shape), resolve(method).agent
     if entry.name.startswith(OWN):
-        from revbis.agents.plugins import make_own
+        from revbis.agents.plugins import load_plugin
 
-        return make_own(entry.builder, shape, action_size, settings, seed=seed, device=device)
+        return load_plugin(entry.builder, shape, action_size, settings, seed=seed, device=device)
     build: Callable[..., Agent] = load_factory(entry.builder)
     return build(shape, action_size, settings, seed=seed, device=device)

@@ -17,13 +17,13 @@ from revbis.io.schema import (
     Batch,
     Count,
     CountOrZero,
-    Few,
     Fraction,
     Share,
     Size,
     SizeOrZero,
     Stride,
     Text,
+    UpTo4096,
 )
 from revbis.objectives.registry import (
     OBJECTIVES,
@@ -49,7 +49,7 @@ class AgentSettings:
     """Agent steps with uniformly random actions at the start."""
 
     def __post_init__(self) -> None:
-        schema.settle(self)
+        schema.validate_fields(self)
 
     @property
     def one_step(self) -> bool:
@@ -90,7 +90,7 @@ class AgentSettings:
         """
         return 0
 
-    def for_reading(self) -> Self:
+    def for_inference(self) -> Self:
         """Settings with the same networks, for reading a trained agent on any machine."""
         return self
 
@@ -157,7 +157,7 @@ class ActorCriticSettings(AgentSettings):
     """Width of the objective's embeddings."""
     hidden: Size = 1024
     """Width of hidden layers."""
-    channels: Few = 32
+    channels: UpTo4096 = 32
     """Channels of each convolution."""
     strides: tuple[Stride, Stride, Stride, Stride] = (2, 1, 1, 1)
     """Strides of the four convolutions."""
@@ -208,7 +208,7 @@ class ActorCriticSettings(AgentSettings):
             numbers += self.channels * side**2
         return _PASSES * batch * numbers * _FLOAT
 
-    def for_reading(self) -> Self:
+    def for_inference(self) -> Self:
         """The same settings, not compiled and in full precision."""
         return replace(self, compile=False, precision="float32")
 
@@ -315,7 +315,7 @@ class TacoSettings(ActorCriticSettings):
         ValueError: If a value is out of range, or settings contradict each other.
     """
 
-    action_steps: Few = 3
+    action_steps: UpTo4096 = 3
     """Actions in a sequence, K: the losses look this many agent steps ahead."""
     tokens: Literal["learned", "identity"] = "learned"
     """What the critic and the losses read of an action: a learned embedding, or the action."""
@@ -382,13 +382,13 @@ class TDMPCSettings(AgentSettings):
     """Width of hidden layers of dynamics, reward, values and policy."""
     encoder_hidden: Size = 256
     """Width of the hidden layer that encodes state vectors."""
-    channels: Few = 32
+    channels: UpTo4096 = 32
     """Channels of each convolution."""
     strides: tuple[Stride, Stride, Stride, Stride] = (2, 2, 2, 2)
     """Strides of the four convolutions."""
     learning_rate: Above = 3e-4
     """Adam's learning rate."""
-    horizon: Few = 5
+    horizon: UpTo4096 = 5
     """Steps that the model is unrolled and trained over, and that plans have in the end."""
     horizon_steps: Count = 25_000
     """Agent steps over which plans grow from one step to --horizon."""
@@ -410,7 +410,7 @@ class TDMPCSettings(AgentSettings):
     """Exponent of the value errors by which sequences are drawn; 0 draws all alike."""
     importance_exponent: AboveOrZero = 0.4
     """Exponent of the weights that correct for it; 0 corrects nothing."""
-    iterations: Few = 8
+    iterations: UpTo4096 = 8
     """Iterations of the planner."""
     samples: Size = 512
     """Action sequences that the planner draws in each iteration."""
@@ -505,17 +505,17 @@ class DreamerV3Settings(AgentSettings):
     """Observations in a sequence; shorter episodes are not learned from."""
     hidden: Size = 512
     """Width of hidden layers."""
-    layers: Few = 2
+    layers: UpTo4096 = 2
     """Hidden layers of actor, critic and of the heads of the model."""
-    channels: Few = 32
+    channels: UpTo4096 = 32
     """Channels of the first convolution; each further one has twice as many."""
     recurrent_dim: Size = 512
     """Width of the recurrent state."""
-    groups: Few = 32
+    groups: UpTo4096 = 32
     """Categorical variables of the stochastic state."""
-    classes: Few = 32
+    classes: UpTo4096 = 32
     """Classes of each of them."""
-    horizon: Few = 15
+    horizon: UpTo4096 = 15
     """Steps that actor and critic imagine."""
     learning_rate: Above = 1e-4
     """Adam's learning rate for the world model."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from revbis.agents.base import Acting, tensors_of
+from revbis.agents.base import InferenceState, tensors_of
 from revbis.agents.common import Linear, check_batch
-from revbis.agents.drqv2 import DrQV2, Following, Parts, base_tensors
+from revbis.agents.drqv2 import DrQV2, NextStep, Parts, base_tensors
 from revbis.agents.settings import TacoSettings
 from revbis.objectives import simsr_distance
 from revbis.objectives.base import effective_rank
@@ -375,7 +375,7 @@ class Taco(DrQV2):
         batch: Batch,
         objective: Auxiliary,
         z: Tensor,
-        following: Following,
+        following: NextStep,
         policy_action: Tensor | None,  # noqa: ARG002
     ) -> TacoOutput:
         """The losses where they share the critic's pass."""
@@ -425,9 +425,9 @@ def _window(batch: Batch) -> Window:
     return batch.window
 
 
-def acting(agent: Taco) -> Acting:
+def acting(agent: Taco) -> InferenceState:
     """Encoder, actor and z; without losses, the critic's trunk in the place of z."""
     tensors, heads = base_tensors(agent), agent.parts.objective
     if isinstance(heads, TacoHeads):
         tensors |= tensors_of(scale=heads.norm)
-    return Acting(agent.observation_shape, agent.action_size, tensors)
+    return InferenceState(agent.observation_shape, agent.action_size, tensors)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from revbis.agents.base import Acting, tensors_of
+from revbis.agents.base import InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
     Linear,
@@ -390,7 +390,7 @@ class TDMPC:
         self.observation_shape = as_shape(observation_shape)
         self.action_size = action_size = as_action_size(action_size)
         self.settings, self.device = as_settings(settings), as_device(device)
-        sequence = np.random.SeedSequence(schema.whole(seed, "seed", 0))
+        sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(4)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
@@ -432,7 +432,7 @@ class TDMPC:
 
     def restore_last_update(self, numbers: Mapping[str, Any]) -> None:
         """Sets what `last_update` returned."""
-        self._step = schema.whole(numbers["step"], "step", 0)
+        self._step = schema.integer(numbers["step"], "step", 0)
         self._discount = schema.discount(numbers["discount"], "discount")
 
     def begin_episode(self) -> None:
@@ -451,7 +451,7 @@ class TDMPC:
                 generator that starts anew with each episode.
         """
         check_observation(observation, self.observation_shape)
-        step = schema.whole(step, "step", 0) if schema.flag(explore, "explore") else self._step
+        step = schema.integer(step, "step", 0) if schema.flag(explore, "explore") else self._step
         generator = self._explore_generator if explore else self._evaluate_generator
         if self._new_episode:
             self._new_episode = False
@@ -528,7 +528,7 @@ class TDMPC:
         sequences = check_sequences(
             sequences, self.observation_shape, self.action_size, s.horizon, self.device
         )
-        self._step = schema.whole(step, "step", 0)
+        self._step = schema.integer(step, "step", 0)
         self._discount = schema.discount(discount, "discount")
         probability = check_probability(probability, len(sequences.obs), self.device)
         weight = importance_weights(probability, s.importance_exponent)
@@ -699,14 +699,14 @@ class TDMPC:
         restore(self._explore_generator, state["explore_generator"])
         restore(self._update_generator, state["update_generator"])
         self._plans[True] = self._no_plan().copy_(state["plan"])
-        self._updates = schema.whole(state["updates"], "updates", 0)
+        self._updates = schema.integer(state["updates"], "updates", 0)
         self.restore_last_update(state)
         self._new_episode = False
 
 
-def acting(agent: TDMPC) -> Acting:
+def acting(agent: TDMPC) -> InferenceState:
     """The model, and the step and the discount of the last update."""
-    return Acting(
+    return InferenceState(
         agent.observation_shape,
         agent.action_size,
         tensors_of(model=agent.model),

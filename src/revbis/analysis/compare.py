@@ -147,7 +147,7 @@ def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
     """
     as_study(study)
     if budget is not None:
-        return dict.fromkeys(study.tasks, schema.whole(budget, "budget", 0))
+        return dict.fromkeys(study.tasks, schema.integer(budget, "budget", 0))
     at = {}
     for task in study.tasks:
         runs = [run for group in groups_of(study, task) for run in group.runs]

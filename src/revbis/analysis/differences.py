@@ -81,7 +81,7 @@ def differences(
         ValueError: If the baseline is not in the study, with what is.
     """
     schema.choice(baseline, as_study(study).labels, "baseline")
-    schema.whole(seed, "seed", 0)
+    schema.integer(seed, "seed", 0)
     at = compare.budgets(study, budget)
     notes = compare.budget_notes(study, at)
     rows = _over_all_tasks(study, baseline, budget, seed, notes) if len(at) > 1 else []

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from revbis.analysis import compare, curves, stats
 from revbis.analysis.differences import Differences, refuse_nothing
 from revbis.analysis.scores import Group, Study, as_study
-from revbis.io.files import whole_file
+from revbis.io.files import atomic_file
 from revbis.representation.exactness_report import interval
 from revbis.representation.measures import MEASURES
 
@@ -358,7 +358,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     with mpl.rc_context(STYLE):
         for kind, about in metadata.items():
             path = folder / f"{name}.{kind}"
-            with whole_file(path) as file:
+            with atomic_file(path) as file:
                 figure.savefig(file, format=kind, dpi=200, metadata=about)
             paths.append(path)
     return paths

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import CONFIG
 from revbis.runs.presets import preset_settings
@@ -194,7 +194,7 @@ def _table(study: Study, folder: Path, name: str) -> tuple[list[Path], str]:
     contents = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
     paths = [folder / f"{name}.{suffix}" for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
-        write_whole(path, content.encode())
+        atomic_write(path, content.encode())
     return paths, table.text()
 
 

@@ -345,14 +345,14 @@ def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
 def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
     records: list[T] = []
-    odd: list[int] = []
+    malformed: list[int] = []
     for line, record in read_lines(path, problem).records:
         try:
             records.append(schema.convert(record, kind, what))
         except ValueError:
-            odd.append(line)
-    if odd:
-        problem(f"{path}: {named(odd)} skipped: not a valid {what}")
+            malformed.append(line)
+    if malformed:
+        problem(f"{path}: {named(malformed)} skipped: not a valid {what}")
     return records
 
 

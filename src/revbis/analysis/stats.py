@@ -250,8 +250,8 @@ def interval(
     """
     if not callable(statistic):
         raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
-    resamples = schema.whole(resamples, "resamples", 1, _MOST_RESAMPLES)
-    generator = np.random.default_rng(schema.whole(seed, "seed", 0))
+    resamples = schema.integer(resamples, "resamples", 1, _MOST_RESAMPLES)
+    generator = np.random.default_rng(schema.integer(seed, "seed", 0))
     drawn = [
         {
             task: values[generator.integers(len(values), size=(resamples, len(values)))]
@@ -352,7 +352,7 @@ def _by_seed(scores: object, name: str) -> dict[str, dict[int, float]]:
     """By task and seed."""
     return {
         task: {
-            schema.whole(seed, f"a seed of {task}", 0): schema.number(value, f"{name} of {task}")
+            schema.integer(seed, f"a seed of {task}", 0): schema.number(value, f"{name} of {task}")
             for seed, value in _mapping(seeds, f"{name} of {task}", int).items()
         }
         for task, seeds in _mapping(scores, name).items()
@@ -364,9 +364,9 @@ def _mapping(value: object, name: str, key: type = str) -> Mapping[Any, Any]:
     what = "task" if key is str else "seed"
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a mapping with each {what}, got {value!r:.80}")
-    odd = [each for each in value if not isinstance(each, key)]
-    if odd:
-        raise ValueError(f"{name} must have a {what} for each key, got {odd[0]!r:.80}")
+    malformed = [each for each in value if not isinstance(each, key)]
+    if malformed:
+        raise ValueError(f"{name} must have a {what} for each key, got {malformed[0]!r:.80}")
     return value
 
 

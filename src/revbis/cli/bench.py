@@ -154,7 +154,7 @@ def _check_sizes(**sizes: int | None) -> None:
 
     for name, value in sizes.items():
         if value is not None:
-            schema.whole(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
+            schema.integer(value, f"--{name}", *_LIMITS.get(name, (1, 10**6)))
 
 
 COMMANDS = {"env": env, "update": update, "sharing": sharing, "train": train}

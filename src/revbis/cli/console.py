@@ -13,7 +13,7 @@ from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from revbis.io.text import in_time, lay_out, line_width
+from revbis.io.text import format_duration, lay_out, line_width
 
 if TYPE_CHECKING:
     from revbis.tabular.registry import OnIteration
@@ -171,7 +171,11 @@ def _plain_lines(total: float) -> Callable[[str, float], None]:
         now = time.monotonic()
         if now - shown_at > _PLAIN_SECONDS:
             shown_at = now
-            left = f", about {in_time((now - start) * (total / done - 1))} left" if done > 0 else ""
+            left = (
+                f", about {format_duration((now - start) * (total / done - 1))} left"
+                if done > 0
+                else ""
+            )
             print(f"{text}{left}, {done / total:.0%} done", file=sys.stderr, flush=True)
 
     return show

@@ -33,8 +33,8 @@ def command(
     from revbis.io import runtime, schema
 
     runtime.prepare()
-    schema.whole(episodes, "--episodes", 1, _MOST_EPISODES)
-    schema.whole(seed, "--seed", 0)
+    schema.integer(episodes, "--episodes", 1, _MOST_EPISODES)
+    schema.integer(seed, "--seed", 0)
     from revbis.envs import make_env
     from revbis.runs.evaluate import command_seeds, play
     from revbis.runs.run import open_run

@@ -78,10 +78,10 @@ def command(
             raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
     steps = (_QUICK_STEPS if quick else _STEPS) if steps is None else steps
     seeds = (_QUICK_SEEDS if quick else _SEEDS) if seeds is None else seeds
-    schema.whole(steps, "--steps", 1, _MOST_STEPS)
-    schema.whole(seeds, "--seeds", 1, _MOST_SEEDS)
+    schema.integer(steps, "--steps", 1, _MOST_STEPS)
+    schema.integer(seeds, "--seeds", 1, _MOST_SEEDS)
     if workers is not None:
-        schema.whole(workers, "--workers", 1, _MOST_WORKERS)
+        schema.integer(workers, "--workers", 1, _MOST_WORKERS)
     if size > _LARGEST:
         raise ValueError(
             f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"

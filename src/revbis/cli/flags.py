@@ -12,7 +12,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 _MOST = 10**12  # beyond any present machine
 
 
-def whole_number(text: str) -> int:
+def integer_flag(text: str) -> int:
     """A whole number; 1e5 is one, 1.5 is not.
 
     Raises:
@@ -61,9 +61,9 @@ def flag_rules() -> ConstructorRegistry:
     """The rules for numbers and paths; active in tyro while the registry is entered."""
     registry = ConstructorRegistry()
     readers: dict[Any, tuple[str, Callable[[str], Any]]] = {
-        int: ("INT", whole_number),
+        int: ("INT", integer_flag),
         float: ("FLOAT", finite_number),
-        int | None: ("None|INT", _or_none(whole_number)),
+        int | None: ("None|INT", _or_none(integer_flag)),
         float | None: ("None|FLOAT", _or_none(finite_number)),
         Path: ("PATH", local_path),
         Path | None: ("{None}|PATH", _or_none(local_path)),

@@ -35,9 +35,9 @@ def command(
 
     runtime.prepare()
     for flag, value in (("--queries", queries), ("--neighbours", neighbours)):
-        schema.whole(value, flag, 1, _MOST_PICTURES)
-    schema.whole(episodes, "--episodes", 1, _MOST_EPISODES)
-    schema.whole(seed, "--seed", 0)
+        schema.integer(value, flag, 1, _MOST_PICTURES)
+    schema.integer(episodes, "--episodes", 1, _MOST_EPISODES)
+    schema.integer(seed, "--seed", 0)
     from revbis.representation.neighbours import draw, find_neighbours
     from revbis.runs.folder import NEIGHBOURS
     from revbis.runs.run import open_run

@@ -62,11 +62,11 @@ def command(
     for name in objective:
         if not is_factory_name(name):
             raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
-    schema.whole(steps, "--steps", 1, _MOST_STEPS)
-    schema.whole(seeds, "--seeds", 1, _MOST_SEEDS)
-    schema.whole(episodes, "--episodes", 2, _MOST_EPISODES)
+    schema.integer(steps, "--steps", 1, _MOST_STEPS)
+    schema.integer(seeds, "--seeds", 1, _MOST_SEEDS)
+    schema.integer(episodes, "--episodes", 2, _MOST_EPISODES)
     if workers is not None:
-        schema.whole(workers, "--workers", 1, _MOST_WORKERS)
+        schema.integer(workers, "--workers", 1, _MOST_WORKERS)
     runtime.prepare(1)  # the workers share the cores
     from revbis.representation.offline import IsolatedSettings, plan
 

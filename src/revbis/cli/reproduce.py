@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from revbis.analysis.paper import ArtefactName, Scale
-from revbis.sweep.backend import HERE, Where
+from revbis.sweep.backend import HERE, Backend
 
 _LOG = logging.getLogger("revbis")
 
@@ -21,7 +21,7 @@ def command(
     scale: Scale = "cpu",
     methods: tuple[str, ...] = (),
     out: Path = Path("runs"),
-    where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
+    where: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     sweep: bool = True,
 ) -> None:
     """Trains missing runs, then makes a table or a figure of the paper from all of them.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from revbis.cli.console import print_table, stop_signals
-from revbis.io.text import in_time, in_words
-from revbis.sweep.backend import HERE, Where
+from revbis.io.text import format_bytes, format_duration
+from revbis.sweep.backend import HERE, Backend
 
 if TYPE_CHECKING:
     from revbis.sweep.driver import Sweep
@@ -26,7 +26,7 @@ def command(
     preset: Literal["paper", "cpu"] | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 (the flag's name)
     out: str = "runs",
-    where: Annotated[Where, tyro.conf.arg(name="")] = HERE,
+    where: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
     measure: bool = False,
     retry_failed: bool = False,
@@ -107,10 +107,10 @@ def _print_plan(plan: Plan, measure: bool) -> None:
         {
             "run": run.name,
             "state": run.state,
-            "time": "unknown" if run.seconds is None else in_time(run.seconds),
+            "time": "unknown" if run.seconds is None else format_duration(run.seconds),
             "frames": f"{run.frames:,}",
-            "memory": in_words(run.memory),
-            "disk": in_words(run.disk),
+            "memory": format_bytes(run.memory),
+            "disk": format_bytes(run.disk),
         }
         for run in expected.runs
     ]
@@ -119,7 +119,7 @@ def _print_plan(plan: Plan, measure: bool) -> None:
     print_table("1 run" if len(rows) == 1 else f"{len(rows)} runs", rows)
     if same:
         print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
-    print(f"all runs: {in_words(expected.disk)} disk")
+    print(f"all runs: {format_bytes(expected.disk)} disk")
     print(_time_line(expected, measured=bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
@@ -136,7 +136,7 @@ def _time_line(expected: Forecast, *, measured: bool) -> str:
     if expected.workers:
         parallel = f"with {expected.workers} in parallel"
     source = "as measured here just now" if measured else "at the speed of the runs so far"
-    return f"time: about {in_time(expected.seconds)} {parallel}, {source}"
+    return f"time: about {format_duration(expected.seconds)} {parallel}, {source}"
 
 
 def _take_same(rows: list[dict[str, str]], names: Sequence[str]) -> dict[str, str]:

@@ -173,10 +173,10 @@ def bounds(
     c: float = 0.5,
     tol: float = 1e-8,
 ) -> None:
-    """Tests every inequality of the theory on an MDP; prints which ones hold, with their slack.
+    """Tests every inequality of the theory on an MDP; prints which ones hold, with their margin.
 
     Among them: MICo and the revised metric are (n(x) + n(y))/2 + ‖e(x) − e(y)‖² for some points e;
-    the slack is then the smallest eigenvalue of the points' Gram matrix. Exits with 1 if a theorem
+    the margin is then the smallest eigenvalue of the points' Gram matrix. Exits with 1 if a theorem
     should ever fail.
 
     Args:
@@ -187,11 +187,11 @@ def bounds(
     """
     from revbis.tabular import jobs
     from revbis.tabular.jobs import statement_row
-    from revbis.tabular.theorems import check_statements
+    from revbis.tabular.theorems import check_theorems
 
     mdp, policy = jobs.load(source, gamma)
     with solver_bar("metrics", tol) as on_iteration:
-        statements = check_statements(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
+        statements = check_theorems(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
     theorems = [each for each in statements if each.theorem]
     others = [each for each in statements if not each.theorem]
     title = f"{_describe(source, mdp)}, γ = {gamma:g}, c = {c:g}"

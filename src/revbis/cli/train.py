@@ -13,7 +13,7 @@ import tyro
 from revbis.agents.registry import OWN
 from revbis.cli.console import print_table, status_line, stop_signals
 from revbis.io.plugins import is_factory_name
-from revbis.io.text import in_time, line_width, wrap
+from revbis.io.text import format_duration, line_width, wrap
 from revbis.runs.config import Config, RunSettings
 from revbis.runs.presets import preset_config
 
@@ -132,7 +132,7 @@ def describe(status: Status, budget: int) -> str:
     progress, rate = status.progress, max(status.frames_per_second, 1e-9)
     parts = [f"{progress.frames:,}/{budget:,} frames"]
     if progress.updates:  # until then the first evaluation is most of the time
-        parts += [f"{rate:.0f}/s", f"{in_time((budget - progress.frames) / rate)} left"]
+        parts += [f"{rate:.0f}/s", f"{format_duration((budget - progress.frames) / rate)} left"]
     if status.last_return is not None:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
@@ -159,7 +159,7 @@ def _print_result(config: Config) -> None:
             "highest": f"{max(record['returns']):.1f}",
             **({"on training variants": _on_training(record)} if both else {}),
             **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
-            "time": in_time(record["seconds"]),
+            "time": format_duration(record["seconds"]),
         }
         for record in records
     ]

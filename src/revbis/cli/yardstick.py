@@ -53,8 +53,8 @@ def command(
     from revbis.io import runtime, schema
 
     runtime.prepare()
-    schema.whole(episodes, "--episodes", 2, _MOST_EPISODES)
-    schema.whole(seed, "--seed", 0)
+    schema.integer(episodes, "--episodes", 2, _MOST_EPISODES)
+    schema.integer(seed, "--seed", 0)
     if not runs:
         raise ValueError("pass the folder of at least one run, such as runs/.../seed-1")
     from revbis.analysis.runs import run_folders
@@ -82,7 +82,7 @@ def _measure(
     """Measures a run and writes its file; returns its row of the CSV."""
     import json
 
-    from revbis.io.files import write_whole
+    from revbis.io.files import atomic_write
     from revbis.representation.yardsticks import measure
     from revbis.runs.evaluate import yardstick_seeds
     from revbis.runs.folder import YARDSTICKS
@@ -99,7 +99,7 @@ def _measure(
         lambda: advance(title),
     )
     content = {"frames": frames, "episodes": episodes, "seed": seed, "yardsticks": values}
-    write_whole(folder / YARDSTICKS, (json.dumps(content, indent=2) + "\n").encode())
+    atomic_write(folder / YARDSTICKS, (json.dumps(content, indent=2) + "\n").encode())
     return about | values
 
 

@@ -25,7 +25,7 @@ from revbis.envs import suites
 from revbis.envs.rendering import CONDA_LINE
 from revbis.envs.suites import SUITES
 from revbis.io.plugins import install_line, requirements, requirements_of
-from revbis.io.text import in_words
+from revbis.io.text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -384,11 +384,11 @@ def _machine(facts: Answer, torch: Answer) -> list[Finding]:
     if "error" in facts:
         return [*findings, Finding("machine", "broken", facts["error"])]
     free, total = facts["memory free"], facts["memory"]
-    detail = f"{in_words(free)} free of {in_words(total)}"
+    detail = f"{format_bytes(free)} free of {format_bytes(total)}"
     fix = "stop other programs, or raise the container's limit"
     findings += [_threads(facts, torch), _bfloat16(facts), _room("memory", free, detail, fix)]
     for path, free in facts["disk free"].items():
-        detail = f"{in_words(free)} free in {path}"
+        detail = f"{format_bytes(free)} free in {path}"
         if path in facts["read only"]:
             fix = "run from a folder that you can write to"
             findings.append(Finding("disk", "warning", f"{detail}, which is read-only", (fix,)))

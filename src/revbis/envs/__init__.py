@@ -72,10 +72,10 @@ def make_env(
     schema.choice(quality, QUALITIES, "quality")
     schema.choice(observation, ("pixels", "state"), "observation")
     schema.choice(distractor_split, ("train", "eval"), "distractor_split")
-    frame_stack = schema.whole(frame_stack, "frame_stack", 1, _MOST_FRAMES)
-    action_repeat = schema.whole(action_repeat, "action_repeat", 1, _MOST_REPEATS)
-    pixels = schema.whole(pixels, "pixels", 8, _MOST_PIXELS)
-    seed = schema.whole(seed, "seed", 0)
+    frame_stack = schema.integer(frame_stack, "frame_stack", 1, _MOST_FRAMES)
+    action_repeat = schema.integer(action_repeat, "action_repeat", 1, _MOST_REPEATS)
+    pixels = schema.integer(pixels, "pixels", 8, _MOST_PIXELS)
+    seed = schema.integer(seed, "seed", 0)
     if seed >= 2**32:
         raise ValueError(f"seed must be below 2**32, got {seed}")
     _check_distractor(distractor, distractor_strength, observation)
@@ -134,7 +134,7 @@ def _check_state_noise(state_noise: int, kind: str, observation: str) -> int:
     from revbis.envs.state_noise import KINDS, MOST
 
     schema.choice(kind, KINDS, "state_noise_kind")
-    numbers = schema.whole(state_noise, "state_noise", 0, MOST)
+    numbers = schema.integer(state_noise, "state_noise", 0, MOST)
     if numbers and observation == "pixels":
         raise ValueError('state_noise needs observation="state"; omit it with pixels')
     return numbers

@@ -154,9 +154,9 @@ def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Violation]
             "later; return a copy",
         )
     rewards = [reward for episode in episodes for reward in episode.rewards]
-    odd = next((r for r in rewards if np.ndim(r) != 0 or isinstance(r, str)), None)
-    if odd is not None:
-        yield Violation("wrong", f"a reward must be a single number, got {odd!r}")
+    malformed = next((r for r in rewards if np.ndim(r) != 0 or isinstance(r, str)), None)
+    if malformed is not None:
+        yield Violation("wrong", f"a reward must be a single number, got {malformed!r}")
         return
     values: NDArray[np.float64] = np.asarray(rewards, dtype=np.float64)
     if not np.isfinite(values).all():

@@ -57,7 +57,7 @@ class Distractor:
     """
 
     def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
-        self.size = schema.whole(size, "size", 1)
+        self.size = schema.integer(size, "size", 1)
         schema.choice(split, VARIANTS, "split")
         kind, folder = _parse(spec)
         self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
@@ -74,25 +74,25 @@ class Distractor:
             seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            self._rng = _generator(_EPISODES, schema.whole(seed, "seed", 0))
+            self._rng = _generator(_EPISODES, schema.integer(seed, "seed", 0))
         elif self._rng is None:
             self._rng = np.random.default_rng()
         variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
         self._source.prepare(variant)
         self.variant, self._time = variant, int(self._rng.integers(_START_SPAN))
 
-    def paint(self, frame: Pixels, behind: NDArray[np.bool_]) -> None:
+    def paint(self, frame: Pixels, background_mask: NDArray[np.bool_]) -> None:
         """Draws the current background into `frame`, in place, and advances time by one frame.
 
         Args:
             frame: [3, size, size], uint8.
-            behind: [size, size], bool: the pixels that show the background.
+            background_mask: [size, size], bool: the pixels that show the background.
         """
         check_array(frame, (3, self.size, self.size), np.uint8, "frame")
-        check_array(behind, (self.size, self.size), np.bool_, "behind")
+        check_array(background_mask, (self.size, self.size), np.bool_, "background_mask")
         if self.variant < 0:
             raise ValueError("paint needs an episode, and none has started: call reset(seed) first")
-        np.copyto(frame, self._source.picture(self.variant, self._time), where=behind)
+        np.copyto(frame, self._source.picture(self.variant, self._time), where=background_mask)
         self._time += 1
 
     def skip(self, frames: int) -> None:
@@ -378,7 +378,7 @@ class PixelNoise:
 
     def __init__(self, strength: float, size: int, *, split: Split = "train") -> None:
         self.strength = _check_range(strength)
-        self.size = schema.whole(size, "size", 1)
+        self.size = schema.integer(size, "size", 1)
         self._stream = list(VARIANTS).index(schema.choice(split, VARIANTS, "split"))
         self.identity = f"{GAUSSIAN}-v1({self.strength:g})/{split}"
         self._quantiles = quantiles(self.strength)
@@ -392,7 +392,7 @@ class PixelNoise:
             seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            entropy = (_EPISODES_V1, self._stream, schema.whole(seed, "seed", 0))
+            entropy = (_EPISODES_V1, self._stream, schema.integer(seed, "seed", 0))
             self._bits = np.random.PCG64(np.random.SeedSequence(entropy))
         elif self._bits is None:
             self._bits = np.random.PCG64()

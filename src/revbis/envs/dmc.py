@@ -112,10 +112,10 @@ class DmcSimulation:
         physics = self._env.physics
         self._camera.draw(physics.model.ptr, physics.data.ptr, out)
 
-    def behind(self) -> NDArray[np.bool_]:
+    def background_mask(self) -> NDArray[np.bool_]:
         """The pixels that show only sky or ground."""
         physics = self._env.physics
-        return self._camera.behind(physics.model.ptr, physics.data.ptr)
+        return self._camera.background_mask(physics.model.ptr, physics.data.ptr)
 
     def state(self) -> NDArray[np.float64]:
         """Positions, velocities and activations."""

@@ -63,7 +63,7 @@ class Simulation(Protocol):
     def draw(self, out: Pixels) -> None:
         """Draws the current state into `out`, [3, size, size]."""
 
-    def behind(self) -> NDArray[np.bool_]:
+    def background_mask(self) -> NDArray[np.bool_]:
         """[size, size]: the pixels that show only sky or ground."""
 
     def state(self) -> NDArray[np.float64]:
@@ -167,7 +167,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         """
         if self._closed:
             raise ValueError("this environment is closed; make a new one")
-        seed = self._seed if seed is None else schema.whole(seed, "seed", 0, 2**32 - 1)
+        seed = self._seed if seed is None else schema.integer(seed, "seed", 0, 2**32 - 1)
         self._seed = None
         super().reset(seed=seed)
         self.simulation.reset(seed)
@@ -227,7 +227,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         start = time.perf_counter()
         self.simulation.draw(out)
         if self._distractor is not None:
-            self._distractor.paint(out, self.simulation.behind())
+            self._distractor.paint(out, self.simulation.background_mask())
         if self._pixel_noise is not None:
             self._pixel_noise.add(out)
         self.render_seconds += time.perf_counter() - start

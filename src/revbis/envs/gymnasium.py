@@ -87,7 +87,7 @@ class GymSimulation:
         image = self._rendered() if self._draws else np.asarray(self._observation)
         out[...] = resized(image, self._size)
 
-    def behind(self) -> NDArray[np.bool_]:
+    def background_mask(self) -> NDArray[np.bool_]:
         """Refused: only MuJoCo's segmentation finds the background."""
         raise ValueError(f"{self._task} draws its own images: its background is not known")
 

@@ -90,9 +90,9 @@ class MetaworldSimulation:
         """Draws the camera's image rotated by 180°, because the camera is mounted upside down."""
         self._camera.draw(self._env.model, self._env.data, out[:, ::-1, ::-1])
 
-    def behind(self) -> NDArray[np.bool_]:
+    def background_mask(self) -> NDArray[np.bool_]:
         """The pixels that show only sky or floor."""
-        return self._camera.behind(self._env.model, self._env.data)[::-1, ::-1]
+        return self._camera.background_mask(self._env.model, self._env.data)[::-1, ::-1]
 
     def state(self) -> NDArray[np.float64]:
         """Positions and velocities, then the goal."""

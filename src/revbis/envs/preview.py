@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from revbis.envs import make_env, suite_of
-from revbis.io.files import whole_file
+from revbis.io.files import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +142,7 @@ def draw_sheet(shown: Preview, path: Path) -> None:
         axis.set_title(f"step {moment}", fontsize=8)
     numbers = shown.numbers()
     figure.suptitle(f"{shown.task}   random return {numbers['random return']}", fontsize=10)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, format="png", dpi=150)
 
 

@@ -146,7 +146,7 @@ class Renderer:
         self._update(data)
         out[...] = self._read()[::-1].transpose(2, 0, 1)
 
-    def behind(self, data: Any) -> NDArray[np.bool_]:
+    def background_mask(self, data: Any) -> NDArray[np.bool_]:
         """[size, size]: the pixels that show the sky, a ground plane or a height field."""
         flags = self._mj.mjtRndFlag
         previous = self._scene.flags.copy()
@@ -155,19 +155,19 @@ class Renderer:
         rgb = self._read()[::-1].astype(np.int32)
         self._scene.flags[:] = previous
         ids = rgb[..., 0] + (rgb[..., 1] << 8) + (rgb[..., 2] << 16)
-        behind: NDArray[np.bool_] = self._behind_by_id()[ids]
-        return behind
+        background_mask: NDArray[np.bool_] = self._behind_by_id()[ids]
+        return background_mask
 
     def _behind_by_id(self) -> NDArray[np.bool_]:
         """Whether each segmentation id (0: nothing was drawn) counts as background."""
         mj, scene = self._mj, self._scene
         planes = [getattr(mj.mjtGeom, name) for name in _PLANES]
-        behind = np.zeros(scene.ngeom + 1, dtype=bool)
-        behind[0] = True
+        background_mask = np.zeros(scene.ngeom + 1, dtype=bool)
+        background_mask[0] = True
         for geom in scene.geoms[: scene.ngeom]:
             if geom.objtype == mj.mjtObj.mjOBJ_GEOM and self.model.geom_type[geom.objid] in planes:
-                behind[geom.segid + 1] = self.model.geom_bodyid[geom.objid] == 0
-        return behind
+                background_mask[geom.segid + 1] = self.model.geom_bodyid[geom.objid] == 0
+        return background_mask
 
     def close(self) -> None:
         """Releases the OpenGL resources. Safe to call twice."""
@@ -290,10 +290,10 @@ class Camera:
         """Draws into `out`, [3, size, size], top row first."""
         self._renderer(model, self.quality).draw(data, out)
 
-    def behind(self, model: Any, data: Any) -> NDArray[np.bool_]:
+    def background_mask(self, model: Any, data: Any) -> NDArray[np.bool_]:
         """[size, size]: the pixels that show only sky or ground."""
         # Multisampling would blend the ids of neighbouring objects into other ids.
-        return self._renderer(model, "fast").behind(data)
+        return self._renderer(model, "fast").background_mask(data)
 
     def refresh(self, model: Any) -> None:
         """Uploads height fields again, at the start of an episode."""

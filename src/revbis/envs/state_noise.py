@@ -71,8 +71,8 @@ class StateNoise:
     def __init__(
         self, count: int, kind: Kind, features: int, *, task: str, split: Split = "train"
     ) -> None:
-        self.count = schema.whole(count, "state_noise", 1, MOST)
-        self.features = schema.whole(features, "features", 0)
+        self.count = schema.integer(count, "state_noise", 1, MOST)
+        self.features = schema.integer(features, "features", 0)
         self.kind = schema.choice(kind, KINDS, "state_noise_kind")
         schema.choice(split, VARIANTS, "split")
         self.identity = f"{kind}-v1({count})/{split}"
@@ -90,7 +90,7 @@ class StateNoise:
             seed: Restarts the sequence of episodes; None continues it.
         """
         if seed is not None:
-            self._rng = _generator(_EPISODES_V1, schema.whole(seed, "seed", 0))
+            self._rng = _generator(_EPISODES_V1, schema.integer(seed, "seed", 0))
         elif self._rng is None:
             self._rng = np.random.default_rng()
         self.variant = self._pool[int(len(self._pool) * self._rng.random())]

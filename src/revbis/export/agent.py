@@ -10,7 +10,7 @@ import numpy as np
 
 from revbis.agents import make_agent, resolve
 from revbis.io import schema
-from revbis.io.files import digest, write_whole
+from revbis.io.files import atomic_write, digest
 from revbis.io.plugins import load_factory
 from revbis.io.schema import ExportFile, Size
 from revbis.runs.config import Config
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from revbis.agents import Agent
-    from revbis.agents.base import Acting
+    from revbis.agents.base import InferenceState
     from revbis.agents.settings import AgentSettings
 
 WEIGHTS, SETTINGS, CARD = "weights.safetensors", "agent.json", "README.md"
@@ -32,7 +32,7 @@ _LARGEST_SETTINGS = 1 << 20  # bytes
 
 def write_settings(folder: Path, content: ExportFile) -> None:
     """Writes agent.json."""
-    write_whole(folder / SETTINGS, json.dumps(content, indent=2, allow_nan=False).encode())
+    atomic_write(folder / SETTINGS, json.dumps(content, indent=2, allow_nan=False).encode())
 
 
 def read_settings(folder: Path) -> ExportFile:
@@ -68,7 +68,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         _check_finite(name, tensor, "the run's agent")
     # Copies, because some are views of one memory, which the format does not have.
-    write_whole(folder / WEIGHTS, save({name: each.clone() for name, each in tensors.items()}))
+    atomic_write(folder / WEIGHTS, save({name: each.clone() for name, each in tensors.items()}))
 
 
 def read_weights(folder: Path, content: ExportFile, into: Mapping[str, Tensor]) -> None:
@@ -248,14 +248,14 @@ def load(folder: str | Path) -> ExportedAgent:
     return ExportedAgent(config, content, agent)
 
 
-def acting_of(method: str, agent: Agent) -> Acting:
+def acting_of(method: str, agent: Agent) -> InferenceState:
     """What an agent acts and embeds with.
 
     Raises:
         ValueError: If such agents cannot be exported.
     """
     name = check_method(method)
-    parts: Callable[[Agent], Acting] = load_factory(name)
+    parts: Callable[[Agent], InferenceState] = load_factory(name)
     return parts(agent)
 
 
@@ -303,12 +303,12 @@ def _check_sizes(settings: AgentSettings, shapes: dict[str, list[int]]) -> None:
 
 
 def _build(config: Config, content: ExportFile) -> Agent:
-    settings, shape = config.agent.for_reading(), content["observation_shape"]
+    settings, shape = config.agent.for_inference(), content["observation_shape"]
     settings.check(tuple(shape))
     return make_agent(config.method, settings, shape, content["action_size"], seed=config.seed)
 
 
-def _restore(parts: Acting, numbers: dict[str, int | float]) -> None:
+def _restore(parts: InferenceState, numbers: dict[str, int | float]) -> None:
     if numbers.keys() != parts.numbers.keys():
         wanted, got = sorted(parts.numbers), sorted(numbers)
         raise ValueError(f"its numbers must be {wanted}, got {got!r:.80}")

@@ -21,7 +21,7 @@ from revbis.export.agent import (
     write_settings,
     write_weights,
 )
-from revbis.io.files import digest, naming, new_folder, sync_folder, write_whole
+from revbis.io.files import atomic_write, digest, naming, new_folder, sync_folder
 from revbis.runs.config import Config, RunSettings
 from revbis.runs.folder import CONFIG
 from revbis.runs.presets import command_line
@@ -179,7 +179,7 @@ def _write(run: Path, folder: Path, name: str) -> None:
     }
     write_settings(folder, content)
     evaluations = read.evaluations if read is not None else []
-    write_whole(folder / CARD, card(shared, content, evaluations, name).encode())
+    atomic_write(folder / CARD, card(shared, content, evaluations, name).encode())
 
 
 def _check_replaceable(out: Path) -> None:

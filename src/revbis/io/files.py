@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes) -> None:
     """Writes a file atomically: under another name, synced to disk, then renamed.
 
     Raises:
         OSError: If the disk is full, for example; the file is then unchanged.
     """
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write(content)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Opens a file that gets its name once everything is on disk.
 
     Raises:
         OSError: If the disk is full, for example, with the path; the file is then unchanged.
     """
-    with named_when_whole(path) as unfinished, unfinished.open("wb") as file:
+    with atomic_path(path) as unfinished, unfinished.open("wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -41,10 +41,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def named_when_whole(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """Another path to write to: the file gets its name at the end, or is deleted after an error.
 
-    It may still be lost when the power fails; `whole_file` waits for the disk.
+    It may still be lost when the power fails; `atomic_file` waits for the disk.
 
     Raises:
         OSError: As when the disk is full, with the path; the file is then what it was before.
@@ -129,7 +129,7 @@ class Lines(NamedTuple):
     """
 
     records: list[tuple[int, Record]]
-    odd: list[int]
+    malformed: list[int]
 
 
 def line_of(record: Record) -> str:
@@ -157,16 +157,16 @@ def read_lines(path: Path, problem: Callable[[str], None] = lambda _: None) -> L
     except OSError as reason:
         problem(f"{path} cannot be read: {reason.strerror}")
         return Lines([], [])
-    records, odd = [], []
+    records, malformed = [], []
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         record = record_of(line)
         if record is None:
-            odd.append(number)
+            malformed.append(number)
         else:
             records.append((number, record))
-    if odd:
-        problem(f"{path}: {named(odd)} skipped: incomplete or not a JSON object")
-    return Lines(records, odd)
+    if malformed:
+        problem(f"{path}: {named(malformed)} skipped: incomplete or not a JSON object")
+    return Lines(records, malformed)
 
 
 def record_of(line: str) -> Record | None:

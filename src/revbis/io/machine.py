@@ -13,7 +13,7 @@ from warnings import warn
 import numba
 import psutil
 
-from revbis.io.text import in_words
+from revbis.io.text import format_bytes
 
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
@@ -80,10 +80,12 @@ def ensure_fits(needed: int, what: str, remedy: str) -> None:
     free = available_bytes()
     if needed > free:
         raise MemoryError(
-            f"{what} takes {in_words(needed)}, but only {in_words(free)} is free; {remedy}"
+            f"{what} takes {format_bytes(needed)}, but only {format_bytes(free)} is free; {remedy}"
         )
     if needed >= _SAY_ABOVE:
-        _LOG.warning("%s takes %s of memory (%s is free)", what, in_words(needed), in_words(free))
+        _LOG.warning(
+            "%s takes %s of memory (%s is free)", what, format_bytes(needed), format_bytes(free)
+        )
 
 
 def _machine_bytes() -> tuple[int, int]:

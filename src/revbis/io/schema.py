@@ -64,7 +64,7 @@ def number(value: Any, name: str) -> float:
         raise ValueError(f"{name} must be a number, got {value!r:.80}") from None
 
 
-def whole(value: int, name: str, least: int, most: int = 10**12) -> int:
+def integer(value: int, name: str, least: int, most: int = 10**12) -> int:
     """A whole number from `least` to `most`."""
     try:
         if isinstance(value, (bool, np.bool_)):
@@ -158,7 +158,7 @@ CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Size = Annotated[int, Meta(ge=1, le=65_536)]
 SizeOrZero = Annotated[int, Meta(ge=0, le=65_536)]
-Few = Annotated[int, Meta(ge=1, le=4096)]
+UpTo4096 = Annotated[int, Meta(ge=1, le=4096)]
 Stride = Annotated[int, Meta(ge=1, le=16)]
 Shift = Annotated[int, Meta(ge=0, le=4096)]
 NoiseCount = Annotated[int, Meta(ge=0, le=10_000)]
@@ -302,7 +302,7 @@ def convert(value: object, kind: type[T] | Any, name: str) -> T:
         raise ValueError(_message(value, kind, name, problem)) from None
 
 
-def settle(record: object, part: type | None = None) -> None:
+def validate_fields(record: object, part: type | None = None) -> None:
     """Converts every field of a frozen dataclass to its type; for its `__post_init__`.
 
     Args:

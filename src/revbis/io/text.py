@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 
 
-def in_words(size: float) -> str:
+def format_bytes(size: float) -> str:
     """A number of bytes, with three digits and a unit."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
@@ -17,7 +17,7 @@ def in_words(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-def in_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration, in its two largest units."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

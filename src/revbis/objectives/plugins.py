@@ -22,7 +22,7 @@ _MEMBERS = sorted(member for member in vars(Objective) if not member.startswith(
 _check_tensor = partial(plugins.check_tensor, batch=_ROWS)
 
 
-def make_own(
+def load_plugin(
     name: str, latent_dim: int, action_dim: int, options: Mapping[str, Any] | None = None
 ) -> Objective:
     """What `package.module:factory` returns, once it has been tried.

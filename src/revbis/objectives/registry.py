@@ -250,8 +250,8 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
             that does not work, with what is wrong.
     """
     check_name(name)
-    latent_dim = schema.whole(latent_dim, "latent_dim", 1, _WIDEST)
-    action_dim = schema.whole(action_dim, "action_dim", 1, _WIDEST)
+    latent_dim = schema.integer(latent_dim, "latent_dim", 1, _WIDEST)
+    action_dim = schema.integer(action_dim, "action_dim", 1, _WIDEST)
     entry = OBJECTIVES.get(name)
     if entry is not None:
         checked = {each: _check_option(entry, each, value) for each, value in options.items()}
@@ -260,9 +260,9 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
     if builder.startswith("revbis."):
         objective: Objective = load_factory(builder)(latent_dim, action_dim, **options)
         return objective
-    from revbis.objectives.plugins import make_own
+    from revbis.objectives.plugins import load_plugin
 
-    return make_own(builder, latent_dim, action_dim, options)
+    return load_plugin(builder, latent_dim, action_dim, options)
 
 
 def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
@@ -274,7 +274,7 @@ def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
     if option == "coefficient":
         return value if value in ("learned", "discount") else _fixed_c(value)
     if option == "hidden":
-        return schema.whole(value, option, 1, _WIDEST)
+        return schema.integer(value, option, 1, _WIDEST)
     if option == "normalisation" and not isinstance(value, bool):
         raise ValueError(f"{option} must be True or False, got {value!r:.80}")
     return value

@@ -89,8 +89,8 @@ class Replay:
         one_step: bool = False,
     ) -> None:
         layout = Layout.checked(capacity, observation_shape, action_size)
-        self.stack = schema.whole(stack, "stack", 1)
-        self.n_step = schema.whole(n_step, "n_step", 1)
+        self.stack = schema.integer(stack, "stack", 1)
+        self.n_step = schema.integer(n_step, "n_step", 1)
         self.discount = schema.discount(discount, "discount")
         self.shift = layout.checked_shift(shift)
         self.one_step = schema.flag(one_step, "one_step")
@@ -101,7 +101,7 @@ class Replay:
                 f"got {layout.capacity}; use a larger --replay-capacity"
             )
         self._layout = layout
-        self._generator = np.random.Generator(np.random.PCG64(schema.whole(seed, "seed", 0)))
+        self._generator = np.random.Generator(np.random.PCG64(schema.integer(seed, "seed", 0)))
         self._ring = Ring(layout, storage, directory)
         self._starts = StartQueue(layout.capacity)
         self._sequences = SequenceStarts(self._ring, self.stack)
@@ -206,7 +206,7 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
@@ -257,10 +257,10 @@ class Replay:
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
         count = self._sequences.count(length, self._written)
         images = batch_size * len(Views.checked(shift, at, length).steps)
-        schema.whole(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
+        schema.integer(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
         with self._timed():
             positions = self._generator.integers(count, size=batch_size)
             return self.gather_sequences(positions, length, shift=shift, at=at)
@@ -298,7 +298,7 @@ class Replay:
         Returns:
             Plain arrays: the parts of the records, and "start", the index of the first.
         """
-        start, stop = schema.whole(start, "start", 0), schema.whole(stop, "stop", 0)
+        start, stop = schema.integer(start, "start", 0), schema.integer(stop, "stop", 0)
         if not start <= stop <= self._written:
             raise ValueError(
                 f"export needs 0 <= start <= stop <= {self._written} (records written), "
@@ -332,7 +332,7 @@ class Replay:
         self._written, self._running = 0, False
         self._starts.replace(np.empty(0, np.int64))
         self._sequences.clear()
-        written = schema.whole(state["written"], "state's written", 0)
+        written = schema.integer(state["written"], "state's written", 0)
         self._ring.fill(pieces, written)
         try:
             self._generator.bit_generator.state = state["generator"]

@@ -54,7 +54,7 @@ class PrefetchingReplay(Replay):
 
     def __init__(self, *args: Any, steps: int, pinned: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._steps = schema.whole(steps, "steps", 1)
+        self._steps = schema.integer(steps, "steps", 1)
         self._pinned = schema.flag(pinned, "pinned")
         self._worker: ThreadPoolExecutor | None = None
         self._guesses: deque[_Guess] = deque()  # in the order in which a batch is made

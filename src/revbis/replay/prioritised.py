@@ -72,16 +72,16 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = schema.whole(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
         schema.choice(shift, SHIFT_UNITS, "shift")
-        length = schema.whole(length, "length", 1)
+        length = schema.integer(length, "length", 1)
         if self._length not in (None, length):
             raise ValueError(
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
                 "use one length"
             )
         queue = self._own.queue(length, self._written)
-        schema.whole(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
+        schema.integer(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
         if not len(queue):
             raise ValueError(
                 f"sample_prioritised needs {length} consecutive steps of one episode, but the "
@@ -152,7 +152,7 @@ class PrioritisedReplay(Replay):
         if saved is None:
             return
         try:
-            length = schema.whole(saved["length"], "length", 1)
+            length = schema.integer(saved["length"], "length", 1)
             values = np.frombuffer(base64.b64decode(saved["values"], validate=True), _NUMBER)
             count = len(self._own.queue(length, self._written))
             if not (len(values) <= count and (np.isfinite(values) & (values > 0)).all()):

@@ -10,7 +10,7 @@ import torch
 
 from revbis.io import schema
 from revbis.replay.batch import Sequences, observe
-from revbis.replay.storage import StartQueue, has_whole_stack
+from revbis.replay.storage import StartQueue, has_full_stack
 
 if TYPE_CHECKING:
     from revbis.replay.batch import Ints
@@ -53,7 +53,7 @@ class SequenceStarts:
         Raises:
             ValueError: If the length is below 1, or such a sequence can never be in the ring.
         """
-        length = schema.whole(length, "length", 1)
+        length = schema.integer(length, "length", 1)
         longest = len(self._ages) - 1
         if length > longest:
             raise ValueError(
@@ -94,7 +94,7 @@ class SequenceStarts:
         age = self._ages[newest % len(self._ages)]
         for length, queue in self._queues.items():
             start = newest - length
-            if age >= length and has_whole_stack(start, oldest, self._ages, self._stack):
+            if age >= length and has_full_stack(start, oldest, self._ages, self._stack):
                 queue.append(start)
 
     def clear(self) -> None:
@@ -107,7 +107,7 @@ class SequenceStarts:
         oldest = max(0, written - capacity)
         index = np.arange(oldest, written - length)
         same_episode = self._ages[(index + length) % capacity] >= length
-        whole_stack = has_whole_stack(index, oldest, self._ages, self._stack)
+        whole_stack = has_full_stack(index, oldest, self._ages, self._stack)
         queue = StartQueue(capacity)
         queue.replace(index[same_episode & whole_stack])
         return queue
@@ -134,7 +134,7 @@ class Views(NamedTuple):
         alike = schema.choice(shift, SHIFT_UNITS, "shift") == "sequence"
         steps = np.arange(length + 1)
         if at is not None:
-            named = [schema.whole(step, "a step of at", 0, length) for step in at]
+            named = [schema.integer(step, "a step of at", 0, length) for step in at]
             steps = np.array(named, np.int64)
         if not len(steps):
             raise ValueError("at must name at least one step; use None for all of them")

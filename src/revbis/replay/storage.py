@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.io import machine, schema
-from revbis.io.text import in_words
+from revbis.io.text import format_bytes
 
 if TYPE_CHECKING:
     from revbis.replay.batch import Array, Ints
@@ -49,15 +49,15 @@ class Layout:
                 "observation_shape must be (C, H, W) for pixels or (D,) for vectors, got "
                 f"{observation_shape!r:.80}"
             )
-        shape = tuple(schema.whole(n, "observation_shape's sizes", 1) for n in observation_shape)
+        shape = tuple(schema.integer(n, "observation_shape's sizes", 1) for n in observation_shape)
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"observation_shape must be (C, H, W) for pixels or (D,) for vectors, got {shape}"
             )
         return cls(
-            schema.whole(capacity, "capacity", 1),
+            schema.integer(capacity, "capacity", 1),
             shape,
-            schema.whole(action_size, "action_size", 1),
+            schema.integer(action_size, "action_size", 1),
         )
 
     @property
@@ -101,7 +101,7 @@ class Layout:
 
     def checked_shift(self, shift: int) -> int:
         """The shift that applies: none for vectors, less than the image for pixels."""
-        shift = schema.whole(shift, "shift", 0)
+        shift = schema.integer(shift, "shift", 0)
         if not self.pixels:
             return 0
         side = min(self.observation_shape[1:])
@@ -259,8 +259,8 @@ def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
     free, needed = shutil.disk_usage(nearest).free, layout.frame_bytes
     if needed > free:
         raise ValueError(
-            f"a replay of {layout.capacity:,} frames takes {in_words(needed)} on disk, but "
-            f"only {in_words(free)} is free at {directory}; use another directory or a "
+            f"a replay of {layout.capacity:,} frames takes {format_bytes(needed)} on disk, but "
+            f"only {format_bytes(free)} is free at {directory}; use another directory or a "
             f"smaller --replay-capacity (up to {free * layout.capacity // needed:,} fits)"
         )
     machine.ensure_fits(
@@ -360,14 +360,14 @@ class StartQueue:
         self._entered += 1
 
     def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
-        """Takes out the indices whose stacks have lost a frame: see `has_whole_stack`."""
+        """Takes out the indices whose stacks have lost a frame: see `has_full_stack`."""
         self._left = self.first_whole(oldest, ages, stack)
 
     def first_whole(self, oldest: int, ages: Array, stack: int) -> int:
         """The number of the first entry whose stack has all its frames, or `entered`."""
         number = self._left
         while number < self._entered:
-            if has_whole_stack(self._ring[number % len(self._ring)], oldest, ages, stack):
+            if has_full_stack(self._ring[number % len(self._ring)], oldest, ages, stack):
                 break
             number += 1
         return number
@@ -378,7 +378,7 @@ class StartQueue:
         self._left, self._entered = 0, len(starts)
 
 
-def has_whole_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> NDArray[np.bool_]:
+def has_full_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> NDArray[np.bool_]:
     """Whether all frames of a record's stack are still there.
 
     A stack begins with its episode or `stack` − 1 records back, so that of two records the later
@@ -406,5 +406,5 @@ def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:
     """
     index = np.arange(oldest, written)
     goes_on = np.append(ages[index[1:] % len(ages)] > 0, False)[: len(index)]
-    starts: Ints = index[goes_on & has_whole_stack(index, oldest, ages, stack)]
+    starts: Ints = index[goes_on & has_full_stack(index, oldest, ages, stack)]
     return starts

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import revbis.objectives
-from revbis.io.files import digest_of_bytes, whole_file, write_whole
+from revbis.io.files import atomic_file, atomic_write, digest_of_bytes
 from revbis.io.plugins import is_factory_name, search_working_folder
 from revbis.representation.exactness import Compared, Measurement, ProbeSettings, make, measure
 from revbis.representation.problems import SCENARIOS, build
@@ -41,7 +41,7 @@ def write_result(path: Path, key: Record, result: Record) -> None:
         OSError: If it cannot be written.
     """
     content = {"key": key, "result": result}
-    write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+    atomic_write(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def read_result(path: Path, key: Record) -> Record | None:
@@ -140,7 +140,7 @@ def run_cell(cell: Cell, out: Path, progress: Callable[[int], None]) -> None:
     result = measure(problem, cell.method, cell.seed, cell.settings, progress)
     path = cell.path(out)
     if cell.seed == 0:  # for the picture
-        with whole_file(path.with_suffix(".npz")) as file:
+        with atomic_file(path.with_suffix(".npz")) as file:
             np.savez_compressed(file, allow_pickle=False, **_dots(result))
     write_result(path, cell.key, _record(cell, result))
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from revbis import __version__
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 from revbis.representation.cells import Cell, read_cell, read_dots
 from revbis.representation.problems import SCENARIOS
 
@@ -138,7 +138,7 @@ def write_csv(results: Results, path: Path) -> None:
     writer.writeheader()
     for row in results.rows:
         writer.writerow({name: _number(value) for name, value in row.items()})
-    write_whole(path, text.getvalue().encode())
+    atomic_write(path, text.getvalue().encode())
 
 
 def _number(value: object) -> object:
@@ -356,7 +356,7 @@ def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: l
     )
     write_csv(results, out / "probe.csv")
     overview = as_png(draw_overview(results, caption))
-    write_whole(out / "probe.png", overview)
+    atomic_write(out / "probe.png", overview)
     drawn = chosen(results.methods, _DRAWN, _MOST_DRAWN)
     dots = {
         (cell.scenario, cell.method): read_dots(cell, out)
@@ -369,7 +369,7 @@ def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: l
     pictures = [overview]
     if dots:
         pictures.append(as_png(draw_dots(dots, results, "Seed 0, a sample of the pairs")))
-        write_whole(out / "distances.png", pictures[1])
+        atomic_write(out / "distances.png", pictures[1])
     page = _templates().get_template("exactness.html")
     text = page.render(
         results=results,
@@ -381,7 +381,7 @@ def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: l
         pictures=[base64.b64encode(picture).decode() for picture in pictures],
         version=__version__,
     )
-    write_whole(out / "index.html", text.encode(errors="replace"))
+    atomic_write(out / "index.html", text.encode(errors="replace"))
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from revbis.envs import make_env
-from revbis.io.files import whole_file
+from revbis.io.files import atomic_file
 from revbis.runs.evaluate import episode_seed
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def draw(neighbours: Neighbours, path: Path, title: str) -> None:
         axes[-1, column].set_xlabel(name, fontsize=9)
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, format="png", dpi=130)
 
 

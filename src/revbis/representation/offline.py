@@ -169,7 +169,7 @@ def settings_of(config: Config, method: str) -> DrQV2Settings:
     Raises:
         ValueError: If the method has no objective.
     """
-    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_reading()
+    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_inference()
     if not isinstance(agent, DrQV2Settings) or agent.objective is None:
         raise ValueError(f"{method} has no objective that could train an encoder alone")
     return agent

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 from revbis.objectives import NonFiniteError
 from revbis.runs.evaluate import NonFiniteActionError
 from revbis.runs.folder import AGENT, FACTS
@@ -184,5 +184,5 @@ def write_diagnosis(folder: Path, agent: dict[str, Any], facts: dict[str, Any]) 
     """Writes the agent's state and the facts about its failure."""
     buffer = io.BytesIO()
     torch.save(agent, buffer)
-    write_whole(folder / AGENT, buffer.getvalue())
-    write_whole(folder / FACTS, json.dumps(facts, indent=2).encode())
+    atomic_write(folder / AGENT, buffer.getvalue())
+    atomic_write(folder / FACTS, json.dumps(facts, indent=2).encode())

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import numpy as np
 
 from revbis.io import schema
-from revbis.io.files import digest, digest_of_bytes, sync_folder, write_whole
+from revbis.io.files import atomic_write, digest, digest_of_bytes, sync_folder
 from revbis.io.schema import CountOrZero, FileEntry, Manifest
 from revbis.runs.folder import (
     AGENT,
@@ -132,11 +132,11 @@ class Checkpoints:
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
             for name, content in files.items():
-                write_whole(unfinished / name, content)
+                atomic_write(unfinished / name, content)
             manifest = {name: _entry(unfinished / name) for name in files}
             manifest |= self._pieces  # as they were written: old ones are not read again
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
-            write_whole(unfinished / MANIFEST, content)
+            atomic_write(unfinished / MANIFEST, content)
             self._guard()  # again: writing the pieces may have taken long
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
@@ -195,7 +195,7 @@ class Checkpoints:
             buffer = io.BytesIO()
             np.savez(buffer, allow_pickle=False, **replay.export(start, stop))
             content = buffer.getvalue()
-            write_whole(self.folder / name, content)
+            atomic_write(self.folder / name, content)
             self._pieces[name] = {"bytes": len(content), "digest": digest_of_bytes(content)}
         self._written = replay.written
         self._pieces = {

@@ -16,7 +16,7 @@ import tyro
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
 from revbis.io import schema
-from revbis.io.schema import Count, Discount, Few, NoiseCount, Seed, Shift, Strength, Text
+from revbis.io.schema import Count, Discount, NoiseCount, Seed, Shift, Strength, Text, UpTo4096
 
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
@@ -62,15 +62,15 @@ class RunSettings:
     """Frames between lines of train.jsonl."""
     device: Text = "auto"
     """cpu, cuda, cuda:1, mps, or auto for the best one available."""
-    threads: Few | None = None
+    threads: UpTo4096 | None = None
     """CPU threads; None for all that are available to this process."""
     observation: Literal["pixels", "state"] = "pixels"
     """Learn from pixels or from the task's state vector."""
-    pixels: Few = 84
+    pixels: UpTo4096 = 84
     """Side of a frame, in pixels."""
-    frame_stack: Few = 3
+    frame_stack: UpTo4096 = 3
     """Frames in an observation."""
-    action_repeat: Few = 2
+    action_repeat: UpTo4096 = 2
     """Simulator steps per action."""
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
@@ -82,7 +82,7 @@ class RunSettings:
     """Irrelevant numbers added to the state vector, before a fixed rotation mixes them."""
     state_noise_kind: Literal["gaussian", "walk"] = "gaussian"
     """gaussian: new at every observation; walk: drifting, correlated over about 20 actions."""
-    n_step: Few = 3
+    n_step: UpTo4096 = 3
     """Agent steps per transition."""
     discount: Discount = 0.99
     """Discount factor per agent step."""
@@ -102,7 +102,7 @@ class RunSettings:
     """Weights & Biases project to log to as well; also works offline."""
 
     def __post_init__(self) -> None:
-        schema.settle(self, RunSettings)
+        schema.validate_fields(self, RunSettings)
 
 
 RUN_SETTINGS = frozenset(each.name for each in fields(RunSettings))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revbis.io import schema
-from revbis.io.files import named_when_whole, naming
+from revbis.io.files import atomic_path, naming
 from revbis.io.schema import ProgressFile, ResultFile
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class RunFolder:
         return True
 
     def _write(self, name: str, content: bytes) -> None:
-        with named_when_whole(self.path / name) as path:
+        with atomic_path(self.path / name) as path:
             path.write_bytes(content)
 
     def _exists(self, name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revbis.io.files import Record, line_of, naming, write_whole
+from revbis.io.files import Record, atomic_write, line_of, naming
 from revbis.io.schema import CountOrZero, EvaluationLine, Seed
 from revbis.runs.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING, WANDB, WANDB_ID
 
@@ -231,7 +231,7 @@ class Records:
 
     def _write(self, name: str, records: list[Record]) -> None:
         self._guard()
-        write_whole(self.folder / name, "".join(map(line_of, records)).encode())
+        atomic_write(self.folder / name, "".join(map(line_of, records)).encode())
 
     def _send(self, kind: str, record: Record) -> None:
         numbers = {
@@ -317,7 +317,7 @@ def wandb_id(folder: Path) -> str:
         return path.read_text()
     # Runs of earlier versions have no such file, but the folder of W&B, and keep their id.
     end = "" if (folder / WANDB).exists() else f"-{secrets.token_hex(4)}"
-    write_whole(path, f"{_readable(folder)}{end}".encode())
+    atomic_write(path, f"{_readable(folder)}{end}".encode())
     return path.read_text()
 
 

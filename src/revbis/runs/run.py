@@ -18,7 +18,7 @@ from revbis import __version__
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.io import schema
-from revbis.io.files import Record, read_records, write_whole
+from revbis.io.files import Record, atomic_write, read_records
 from revbis.io.runtime import use_threads
 from revbis.runs import preflight
 from revbis.runs.checkpoint import Checkpoints, read_agent_at
@@ -141,9 +141,9 @@ def _start(config: Config, device: str, home: RunFolder) -> Trainer:
     try:
         trainer = Trainer(config, records, checkpoints, device)
         warning = None if checkpoint is None else trainer.restore(checkpoint)
-        write_whole(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
+        atomic_write(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
         about = _about(config, trainer.env.identity)
-        write_whole(folder / ABOUT, json.dumps(about, indent=2).encode())
+        atomic_write(folder / ABOUT, json.dumps(about, indent=2).encode())
         if checkpoint is None:
             trainer.save()  # before the first record, so that a run with records can be resumed
             home.saved()
@@ -241,7 +241,7 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
         raise ValueError(f"{folder} has no checkpoint yet; train the run first")
     frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
-    agent = make_agent(replace(config, agent=config.agent.for_reading()), env, "cpu")
+    agent = make_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
     env.close()
     try:
         agent.load_state_dict(state)
@@ -301,4 +301,4 @@ def _write_result(folder: Path, trainer: Trainer) -> None:
         "mean_return": last["mean_return"],
         "seconds": trainer.clock.total,
     }
-    write_whole(folder / RESULT, json.dumps(result, indent=2).encode())
+    atomic_write(folder / RESULT, json.dumps(result, indent=2).encode())

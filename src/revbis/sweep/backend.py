@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from revbis.io.machine import available_bytes
 from revbis.io.plugins import is_installed
-from revbis.io.text import in_words
+from revbis.io.text import format_bytes
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.driver import Ended
 
 if TYPE_CHECKING:
-    from revbis.sweep.driver import Place, Runner
+    from revbis.sweep.driver import Runner, SweepStorage
 
 _GRACE_SECONDS = 300.0  # for saving a large replay buffer
 
@@ -92,7 +92,7 @@ _MOST = 4096  # threads, GPUs or parallel runs: more than any machine has
 
 
 @dataclass(frozen=True)
-class Where:
+class Backend:
     """Where runs train."""
 
     on: Literal["local", "ray"] = "local"
@@ -107,10 +107,10 @@ class Where:
     """GPUs a run requests from Ray; 0.25 lets four runs share one."""
 
 
-HERE = Where()
+HERE = Backend()
 
 
-def check_where(where: Where, out: str) -> None:
+def check_backend(where: Backend, out: str) -> None:
     """Refuses flags that do not go together, or that no machine can satisfy.
 
     Args:
@@ -144,7 +144,7 @@ def check_where(where: Where, out: str) -> None:
         raise ValueError("--gpus is for --on ray; for local runs use --set device=cuda")
 
 
-def local_workers(where: Where, memory: int) -> int:
+def local_workers(where: Backend, memory: int) -> int:
     """Parallel runs on this machine: as many as asked for, or as its cores and memory allow.
 
     Args:
@@ -160,14 +160,14 @@ def local_workers(where: Where, memory: int) -> int:
     if fitting < count:
         runs = "a run takes" if count == 1 else f"{count} parallel runs take"
         raise MemoryError(
-            f"{runs} {in_words(count * memory)} of memory, but only {in_words(free)} is free; use "
-            "fewer --workers, --set replay_storage=disk or a smaller --set replay_capacity=N"
+            f"{runs} {format_bytes(count * memory)} of memory, but only {format_bytes(free)} is free; "
+            "use fewer --workers, --set replay_storage=disk or a smaller --set replay_capacity=N"
         )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return where.workers or max(1, min(fitting, (cores or 1) // where.threads))
 
 
-def make_runner(where: Where, memory: int, place: Place) -> Runner:
+def make_runner(where: Backend, memory: int, place: SweepStorage) -> Runner:
     """What starts attempts.
 
     Args:

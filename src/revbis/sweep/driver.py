@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from revbis.io import schema
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 from revbis.io.schema import Failure, FailuresFile, ProgressFile, ResultFile
 from revbis.runs import preflight
 from revbis.runs.config import Config
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunProgress:
     """How far a run is, by its files; None for what they do not say.
 
     Attributes:
@@ -62,7 +62,7 @@ class Standing:
     beat: int = 0
 
 
-class Place:
+class SweepStorage:
     """The sweep's folder, on a path or at an fsspec URL.
 
     A file that cannot be read, is no JSON or holds values of other types counts as not there.
@@ -103,13 +103,13 @@ class Place:
                 "--out"
             ) from None
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> RunProgress:
         """How far a run is."""
         progress = self._parsed(name, PROGRESS, ProgressFile) or ProgressFile()
         result = self._result(name)
         beat = progress.get("frames", 0)
         newest = result if result is not None and result["frames"] >= beat else progress
-        return Standing(
+        return RunProgress(
             frames=newest.get("frames", 0),
             frames_per_second=_positive(progress.get("frames_per_second")),
             seconds=_positive(newest.get("seconds")),
@@ -147,7 +147,7 @@ class Place:
         """Writes a JSON file of a run; on a path it is replaced as a whole."""
         encoded = json.dumps(content).encode()
         if self.url is None:
-            write_whole(self._root / name / file, encoded)
+            atomic_write(self._root / name / file, encoded)
             return
         self._storage.makedirs(name, exist_ok=True)
         self._storage.pipe_file(f"{name}/{file}", encoded)
@@ -263,7 +263,7 @@ class Entry:
     config: Config
     state: EntryState = "waiting"
     attempts: int = 0
-    standing: Standing = Standing()
+    standing: RunProgress = RunProgress()
     text: str = ""
     stalled: bool = False
     claims: int = 0
@@ -281,7 +281,7 @@ class Sweep:
     """
 
     def __init__(
-        self, configs: Sequence[Config], place: Place, *, retry_failed: bool = False
+        self, configs: Sequence[Config], place: SweepStorage, *, retry_failed: bool = False
     ) -> None:
         self.entries = [Entry(place.name(config), config) for config in configs]
         self._place = place

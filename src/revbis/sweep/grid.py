@@ -47,7 +47,7 @@ class Grid:
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        schema.settle(self)
+        schema.validate_fields(self)
         for name in ("tasks", "methods", "seeds"):
             values = getattr(self, name)
             if not values:

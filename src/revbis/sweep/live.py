@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from revbis.io.text import in_time
+from revbis.io.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +110,7 @@ def time_left(entries: Sequence[Entry]) -> str:
         for entry in entries
         if entry.state in ("running", "waiting")
     )
-    return in_time(left / sum(known))
+    return format_duration(left / sum(known))
 
 
 def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
@@ -157,7 +157,7 @@ def _cells(entry: Entry, names: Sequence[str]) -> dict[str, str]:
         "frames": f"{standing.frames:,}/{budget:,}",
         "done": f"{min(standing.frames / budget, 1):.0%}",
         "frames/s": f"{speed:.0f}" if speed else "",
-        "left": in_time(max(budget - standing.frames, 0) / speed) if speed else "",
+        "left": format_duration(max(budget - standing.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
         **{name: f"{status[name]:.3f}" if name in status else "" for name in names},
         "attempts": str(entry.attempts or ""),

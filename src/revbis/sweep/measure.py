@@ -162,7 +162,7 @@ def main() -> None:
     )
     if least > 1:
         _add_episode(replay, env, least)
-    config = replace(config, agent=config.agent.for_reading())  # compiling takes too long
+    config = replace(config, agent=config.agent.for_inference())  # compiling takes too long
     device = resolve_device(config.device)
     agent = make_agent(config, env, device)
     observation, _ = env.reset(seed=0)

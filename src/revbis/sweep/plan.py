@@ -11,8 +11,8 @@ from revbis.agents.registry import resolve
 from revbis.replay.storage import Layout
 from revbis.runs.folder import is_url
 from revbis.runs.preflight import UnfitMachineError
-from revbis.sweep.backend import Where, check_where, local_workers, make_runner
-from revbis.sweep.driver import Place, Sweep, lock_path
+from revbis.sweep.backend import Backend, check_backend, local_workers, make_runner
+from revbis.sweep.driver import Sweep, SweepStorage, lock_path
 from revbis.sweep.live import board, common_folder
 
 if TYPE_CHECKING:
@@ -187,9 +187,9 @@ class Plan:
     """
 
     out: str
-    where: Where
+    where: Backend
     configs: list[Config]
-    place: Place
+    place: SweepStorage
     sweep: Sweep
     retry_failed: bool
     lack: str | None = None
@@ -248,7 +248,7 @@ class Forecast:
     given_up: int
 
 
-def make_plan(grid: Grid, out: str, where: Where, *, retry_failed: bool = False) -> Plan:
+def make_plan(grid: Grid, out: str, where: Backend, *, retry_failed: bool = False) -> Plan:
     """Opens the sweep's folder and checks every run; starts and writes nothing.
 
     Args:
@@ -260,10 +260,10 @@ def make_plan(grid: Grid, out: str, where: Where, *, retry_failed: bool = False)
     Raises:
         ValueError: If a run can be trained nowhere, with every reason.
     """
-    check_where(where, out)
+    check_backend(where, out)
     base = Path() if is_url(out) else Path(out).resolve()
     configs = [config.with_settings(threads=where.threads) for config in grid.configs(base)]
-    place = Place(out)
+    place = SweepStorage(out)
     sweep = Sweep(configs, place)
     here = where.on == "local" or where.address is None  # else the cluster's nodes check themselves
     lack = sweep.check(here=here)

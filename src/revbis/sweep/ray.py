@@ -16,7 +16,7 @@ from revbis.sweep.attempt import Job, Outcome, attempt
 from revbis.sweep.driver import Ended
 
 if TYPE_CHECKING:
-    from revbis.sweep.driver import Place
+    from revbis.sweep.driver import SweepStorage
 
 _LOG = logging.getLogger("revbis")
 _GRACE_SECONDS = 120.0
@@ -49,7 +49,7 @@ class RayRunner:
         ValueError: If Ray is missing or the cluster cannot be reached.
     """
 
-    def __init__(self, address: str | None, request: Request, place: Place) -> None:
+    def __init__(self, address: str | None, request: Request, place: SweepStorage) -> None:
         self._ray = _import_ray()
         try:
             self._ray.init(

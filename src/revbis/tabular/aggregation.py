@@ -62,8 +62,8 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
         raise ValueError(reason)
     eps = check_eps(eps)
     bound = value_gap_bound(result)
-    offers = _offer_numbers(result)
-    labels, representatives = _partition(bound, eps, offers)
+    action_sets = _offer_numbers(result)
+    labels, representatives = _partition(bound, eps, action_sets)
     mdp, policy = _aggregated(result, labels, len(representatives))
     loss = _largest_mean_gap(bound, labels) / (1 - result.gamma)
     return Aggregation(labels, representatives, mdp, policy, loss)
@@ -97,14 +97,14 @@ def _offer_numbers(result: MetricResult) -> Index:
     return np.asarray(np.unique(result.mdp.available, axis=0, return_inverse=True)[1]).ravel()
 
 
-def _partition(bound: ValueGapBound, eps: float, offers: Index) -> tuple[Index, Index]:
-    n = len(offers)
+def _partition(bound: ValueGapBound, eps: float, action_sets: Index) -> tuple[Index, Index]:
+    n = len(action_sets)
     labels = np.full(n, -1)
     representatives: list[int] = []
     for state in range(n):
         if labels[state] >= 0:
             continue
-        free = np.flatnonzero((labels < 0) & (offers == offers[state]))
+        free = np.flatnonzero((labels < 0) & (action_sets == action_sets[state]))
         near = free[bound.estimate(state, free) <= eps + bound.resolution]
         labels[near] = len(representatives)
         labels[state] = len(representatives)

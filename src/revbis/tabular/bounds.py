@@ -240,7 +240,7 @@ def value_gaps(
     if complete:
         i, j = np.triu_indices(result.n, 1)
     else:
-        i, j = _sample(result.n, schema.whole(seed, "seed", 0))
+        i, j = _sample(result.n, schema.integer(seed, "seed", 0))
     value = bounded_value(result, rule.target_gamma)
     gap = np.abs(value[i] - value[j])
     gap[gap <= _ROUNDING * np.abs(value).max()] = 0.0

@@ -73,7 +73,7 @@ def compare(
     n = as_result(exact).n
     if n < 2:
         raise ValueError("comparing distances needs at least two states")
-    neighbours, seed = schema.whole(neighbours, "neighbours", 1), schema.whole(seed, "seed", 0)
+    neighbours, seed = schema.integer(neighbours, "neighbours", 1), schema.integer(seed, "seed", 0)
     d = schema.finite_matrix(learned, (n, n), "learned")
     reference = exact.matrix()
     i, j = np.triu_indices(n, 1)

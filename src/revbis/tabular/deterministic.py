@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from revbis.io.machine import compiled
 from revbis.tabular.registry import OnIteration, Solution
-from revbis.tabular.wasserstein import TransportProblem, hausdorff_couple, offers, row_blocks
+from revbis.tabular.wasserstein import TransportProblem, action_sets, hausdorff_couple, row_blocks
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -48,14 +48,14 @@ def _howard(
         backwards = rounds % 2 == 1
         for span in row_blocks(problem, 1 << 22)[:: -1 if backwards else 1]:
             change, better = _improve(
-                problem.reward, offers(problem), successor, d, choice, span, backwards
+                problem.reward, action_sets(problem), successor, d, choice, span, backwards
             )
             residual, improved = max(residual, change), improved + better
         bound = (residual + roundoff) / (1 - problem.discount)
         on_iteration(rounds, bound)
         if bound <= tol or (rounds and not improved):
             return Solution(bound, rounds, matrix=d)
-        _evaluate(problem.reward, offers(problem), successor, choice, stack, d)
+        _evaluate(problem.reward, action_sets(problem), successor, choice, stack, d)
         rounds += 1
 
 
@@ -73,7 +73,7 @@ def _sweeps(
             for span in row_blocks(problem, 1 << 22):
                 change = _lax_rows(
                     problem.reward,
-                    offers(problem),
+                    action_sets(problem),
                     successor,
                     d,
                     work,
@@ -107,14 +107,14 @@ def _improve(
     Distances are raised in place, in alternating order, so that changes cross the graph in a pass.
     They stay below the values of the chosen actions, so evaluating those raises them further.
     """
-    first, offer, _, far, discount = offered
+    first, action_set, _, far, discount = offered
     residual, improved = 0.0, 0
     n = d.shape[0]
     for row in range(span[0], span[1]):
         s = span[0] + span[1] - 1 - row if backwards else row
         for column in range(s + 1, n):
             t = s + n - column if backwards else column
-            if offer[s] != offer[t]:
+            if action_set[s] != action_set[t]:
                 residual = max(residual, abs(far - d[s, t]))
                 continue
             top = d[s, t]
@@ -145,7 +145,7 @@ def _evaluate(  # noqa: C901
     d: Array,
 ) -> None:  # pragma: no cover - compiled
     """Exact values of the chosen actions, in place; each pair is visited once."""
-    first, offer, _, far, discount = offered
+    first, action_set, _, far, discount = offered
     n = d.shape[0]
     mark = np.zeros((n, n), dtype=np.uint8)  # 1: on the current path, 2: known
     for s in range(n):
@@ -158,7 +158,7 @@ def _evaluate(  # noqa: C901
                 if u == v:
                     value = 0.0
                     break
-                if offer[u] != offer[v]:
+                if action_set[u] != action_set[v]:
                     value = far
                     d[u, v] = far
                     d[v, u] = far

@@ -115,7 +115,7 @@ def negative_type(d: ArrayLike, error_bound: float = 0.0) -> NegativeType:
 def embed(result: MetricResult, factor: Array | None, dimension: int | None) -> Embedding:
     """What `MetricResult.embedding` returns; the factor is Z of a low-rank result."""
     if dimension is not None:
-        dimension = schema.whole(dimension, "dimension", 1, max(result.n, _FEW))
+        dimension = schema.integer(dimension, "dimension", 1, max(result.n, _FEW))
     if not find_metric(result.metric).is_euclidean:
         raise ValueError(_no_embedding(result))
     if factor is not None:

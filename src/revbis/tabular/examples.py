@@ -65,9 +65,9 @@ def grid_world(
         walls: Cells that are not states.
         goal: The goal cell; the lower right corner when None.
     """
-    rows = schema.whole(rows, "rows", 1, _MOST_STATES)
-    columns = rows if columns is None else schema.whole(columns, "columns", 1, _MOST_STATES)
-    schema.whole(rows * columns, "the number of cells", 1, _MOST_STATES)
+    rows = schema.integer(rows, "rows", 1, _MOST_STATES)
+    columns = rows if columns is None else schema.integer(columns, "columns", 1, _MOST_STATES)
+    schema.integer(rows * columns, "the number of cells", 1, _MOST_STATES)
     slip = schema.number(slip, "slip")
     if not 0 <= slip <= 1:
         raise ValueError(f"slip must be in [0, 1], got {slip:g}")
@@ -95,7 +95,7 @@ def grid_world(
 
 def four_rooms(size: int = 11, *, slip: float = 0.2) -> Example:
     """A square grid world divided by two walls with a door in each half."""
-    size = schema.whole(size, "size", 5, int(_MOST_STATES**0.5))
+    size = schema.integer(size, "size", 5, int(_MOST_STATES**0.5))
     middle = size // 2
     doors = {middle // 2, middle + 1 + (size - middle - 1) // 2}
     cross = [
@@ -125,16 +125,16 @@ def garnet(
             are uniform in [0, 1] when None.
         seed: Seed of the random generator.
     """
-    n_states = schema.whole(n_states, "n_states", 1, _MOST_STATES)
-    n_actions = schema.whole(n_actions, "n_actions", 1, _MOST_STATES)
-    branching = schema.whole(branching, "branching", 1)
+    n_states = schema.integer(n_states, "n_states", 1, _MOST_STATES)
+    n_actions = schema.integer(n_actions, "n_actions", 1, _MOST_STATES)
+    branching = schema.integer(branching, "branching", 1)
     if branching > n_states:
         raise ValueError(f"branching must be in 1..{n_states} (n_states), got {branching}")
     entries = n_states * n_actions * branching
-    schema.whole(entries, "n_states × n_actions × branching", 1, 10 * _MOST_STATES)
+    schema.integer(entries, "n_states × n_actions × branching", 1, 10 * _MOST_STATES)
     if reward_levels is not None:
-        reward_levels = schema.whole(reward_levels, "reward_levels", 2, _MOST_STATES)
-    seed = schema.whole(seed, "seed", 0)
+        reward_levels = schema.integer(reward_levels, "reward_levels", 2, _MOST_STATES)
+    seed = schema.integer(seed, "seed", 0)
     rng = np.random.default_rng(seed)
     P = []
     for _ in range(n_actions):
@@ -158,7 +158,7 @@ def delay_chain(steps: int = 20) -> Example:
     weighted metric with coefficient c this difference is discounted by c^steps: for c < γ it does
     not bound the value gap.
     """
-    steps = schema.whole(steps, "steps", 1, _MOST_STATES // 2)
+    steps = schema.integer(steps, "steps", 1, _MOST_STATES // 2)
     length = steps + 1
     following = np.minimum(np.arange(length) + 1, steps)
     successors = np.concatenate([following, following + length])[:, None]

@@ -139,4 +139,6 @@ def transport_candidates(
 
 def _is_chain(problem: TransportProblem) -> bool:
     """Whether it is a chain: states that offer different single actions are not."""
-    return len(problem.reward) == problem.n and bool((problem.offer == problem.offer[0]).all())
+    return len(problem.reward) == problem.n and bool(
+        (problem.action_set == problem.action_set[0]).all()
+    )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.io import schema
-from revbis.io.files import whole_file, write_whole
+from revbis.io.files import atomic_file, atomic_write
 from revbis.tabular import examples
 from revbis.tabular.aggregation import Aggregation, class_value, value_loss
 from revbis.tabular.mdp import FiniteMDP, as_policy
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from revbis.tabular.bounds import ValueGaps
     from revbis.tabular.result import MetricResult
-    from revbis.tabular.theorems import Statement
+    from revbis.tabular.theorems import Theorem
 
 ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay"]
 _DEFAULT_SIZES = {"grid": 8, "rooms": 11, "garnet": 100, "delay": 20}
@@ -83,7 +83,7 @@ class Source:
 
         if self.size is None:
             return _DEFAULT_SIZES.get(self.example or "", 0)
-        return schema.whole(self.size, "--size", 1)
+        return schema.integer(self.size, "--size", 1)
 
 
 @dataclass(frozen=True)
@@ -303,10 +303,10 @@ def classes_row(result: MetricResult, merged: Aggregation) -> Row:
     }
 
 
-def statement_row(statement: Statement) -> Row:
+def statement_row(statement: Theorem) -> Row:
     """Whether an inequality holds."""
     holds = "yes" if statement.holds else ("NO" if statement.theorem else "no")
-    return {"statement": statement.text, "holds": holds, "slack": f"{statement.slack:.2e}"}
+    return {"statement": statement.text, "holds": holds, "margin": f"{statement.margin:.2e}"}
 
 
 MATRIX_UP_TO = 5000  # a low-rank result above is written as an embedding
@@ -365,7 +365,7 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
     else:
         exact = result.embedding()
         arrays |= {"embedding": exact.coordinates, "self_distance": exact.self_distances}
-    with whole_file(_with(path, ".npz")) as file:
+    with atomic_file(_with(path, ".npz")) as file:
         np.savez(file, allow_pickle=False, **arrays)
     endings = [".npz"]
     if result.n <= _CSV_UP_TO:
@@ -427,7 +427,7 @@ def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object
     writer = csv.writer(text)
     writer.writerow(header)
     writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
+    atomic_write(path, text.getvalue().encode())
 
 
 def _exact(numbers: Iterable[float]) -> list[str]:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from revbis.io import schema
-from revbis.io.files import whole_file
+from revbis.io.files import atomic_file
 from revbis.io.machine import ensure_fits
 from revbis.tabular.readers import grid_of, make, read_npz, read_table
 
@@ -393,7 +393,7 @@ class FiniteMDP:
             arrays["grid"] = self.grid
         if policy is not None:
             arrays["policy"] = as_policy(self, policy)
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     @classmethod
@@ -471,7 +471,7 @@ def _indices(value: ArrayLike, name: str) -> NDArray[np.int64]:
 def _count(requested: int | None, least: int, name: str) -> int:
     if requested is None:
         return least
-    requested = schema.whole(requested, name, 1)
+    requested = schema.integer(requested, name, 1)
     if requested < least:
         raise ValueError(f"{name} is {requested}, but the data goes up to index {least - 1}")
     return requested

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from revbis.io.files import whole_file
+from revbis.io.files import atomic_file
 from revbis.tabular.embedding import principal_axes
 from revbis.tabular.registry import find_metric
 
@@ -170,7 +170,7 @@ def _title(result: MetricResult, name: str) -> str:
 
 def _save(figure: Figure, title: str, path: Path) -> None:
     figure.suptitle(title)
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, format="png", dpi=130, bbox_inches="tight")
     plt.close(figure)
 

@@ -105,7 +105,7 @@ class MetricResult:
 
     def row(self, i: int) -> Array:
         """Distances from i to everything, (n,)."""
-        schema.whole(i, "i", 0)
+        schema.integer(i, "i", 0)
         if self._factors is None:
             return self.pairs(i, np.arange(self.n))
         at = row_indices(i, "i", self.n)

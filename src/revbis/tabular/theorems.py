@@ -32,28 +32,28 @@ _ORDERED = ("revised", "mico", "pi_bisimulation", "bisimulation", "lax_bisimulat
 
 
 @dataclass(frozen=True)
-class Statement:
+class Theorem:
     """One inequality on one MDP.
 
     Attributes:
         text: The inequality.
         theorem: Whether it holds on every MDP. The others are often expected to, but do not.
-        slack: The smallest difference, right side minus left side; negative means violated.
-        allowance: How much of the slack solver and rounding errors can account for.
+        margin: The smallest difference, right side minus left side; negative means violated.
+        allowance: How much of the margin solver and rounding errors can account for.
     """
 
     text: str
     theorem: bool
-    slack: float
+    margin: float
     allowance: float
 
     @property
     def holds(self) -> bool:
-        """Whether the slack is non-negative, up to the allowance."""
-        return self.slack >= -self.allowance
+        """Whether the margin is non-negative, up to the allowance."""
+        return self.margin >= -self.allowance
 
 
-def check_statements(
+def check_theorems(
     mdp: FiniteMDP,
     policy: ArrayLike,
     gamma: float,
@@ -62,7 +62,7 @@ def check_statements(
     tol: float = 1e-8,
     seed: int = 0,
     progress: OnIteration | None = None,
-) -> list[Statement]:
+) -> list[Theorem]:
     """Tests every inequality of the theory on an MDP.
 
     Args:
@@ -132,17 +132,17 @@ def _least(difference: Array) -> float:
     return float(difference.min())
 
 
-def _at_most(text: str, left: Array, right: Array, allowance: float, theorem: bool) -> Statement:
+def _at_most(text: str, left: Array, right: Array, allowance: float, theorem: bool) -> Theorem:
     rounding = 1e-12 * (1 + float(np.abs(right).max()))
-    return Statement(text, theorem, _least(right - left), allowance + rounding)
+    return Theorem(text, theorem, _least(right - left), allowance + rounding)
 
 
-def _equal(text: str, left: Array, right: Array, allowance: float) -> Statement:
+def _equal(text: str, left: Array, right: Array, allowance: float) -> Theorem:
     rounding = 1e-12 * (1 + float(np.abs(right).max()))
-    return Statement(text, True, -float(np.abs(left - right).max()), allowance + rounding)
+    return Theorem(text, True, -float(np.abs(left - right).max()), allowance + rounding)
 
 
-def _value_bounds(f: _Facts) -> list[Statement]:
+def _value_bounds(f: _Facts) -> list[Theorem]:
     revised, G = f.metric("revised"), f.metric("revised", "state_action")
     pi, ferns, lax = (f.metric(x) for x in ("pi_bisimulation", "bisimulation", "lax_bisimulation"))
     U, rho, e = revised.matrix(), revised.reduced(), revised.error_bound
@@ -160,7 +160,7 @@ def _value_bounds(f: _Facts) -> list[Statement]:
     ]
 
 
-def _orders(f: _Facts) -> list[Statement]:
+def _orders(f: _Facts) -> list[Theorem]:
     metrics = [f.metric(name) for name in _ORDERED]
     U, M, W, B, L = (metric.matrix() for metric in metrics)
     u, m, w, b, x = (metric.error_bound for metric in metrics)
@@ -178,21 +178,21 @@ def _orders(f: _Facts) -> list[Statement]:
     ]
 
 
-def _shape(f: _Facts) -> list[Statement]:
+def _shape(f: _Facts) -> list[Theorem]:
     result = f.metric("revised")
     U, e = result.matrix(), result.error_bound
     own = np.diag(U)
     detour = min(_least(U[:, k, None] + U[None, k, :] - U) for k in range(len(U)))
     centre = (own[:, None] + own[None, :]) / 2
     return [
-        Statement("U(s,t) ≤ U(s,x) + U(x,t)", True, detour, 3 * e + 1e-12 * (1 + own.max())),
+        Theorem("U(s,t) ≤ U(s,x) + U(x,t)", True, detour, 3 * e + 1e-12 * (1 + own.max())),
         _at_most("½(U(s,s) + U(t,t)) ≤ U(s,t)", centre, U, 2 * e, True),
         _at_most("U(s,s) ≤ U(s,t)", np.repeat(own[:, None], len(U), 1), U, 2 * e, False),
         _at_most("U(s,s) ≤ 0", own, np.zeros_like(own), e, False),
     ]
 
 
-def _embeddings(f: _Facts) -> list[Statement]:
+def _embeddings(f: _Facts) -> list[Theorem]:
     """U(x,y) = (n(x) + n(y))/2 + ‖e(x) − e(y)‖² for some points e: a spectrum without negatives."""
     of = {
         "√ρ is Euclidean: MICo (least eigenvalue)": ("mico", "state", True),
@@ -204,11 +204,11 @@ def _embeddings(f: _Facts) -> list[Statement]:
     for text, (name, level, theorem) in of.items():
         result = f.metric(name, level)
         verdict = negative_type(result.matrix(), result.error_bound)
-        statements.append(Statement(text, theorem, verdict.smallest, verdict.allowance))
+        statements.append(Theorem(text, theorem, verdict.smallest, verdict.allowance))
     return statements
 
 
-def _operators(f: _Facts) -> list[Statement]:
+def _operators(f: _Facts) -> list[Theorem]:
     n, k = f.mdp.n_states, len(f.mdp.state_actions)
     states, pairs = f.metric("revised"), f.metric("revised", "state_action")
     U, G, error = states.matrix(), pairs.matrix(), states.error_bound + pairs.error_bound
@@ -227,15 +227,13 @@ def _operators(f: _Facts) -> list[Statement]:
     return [
         _equal("G = F_g U", state_action_distance(f.mdp, U, 1.0, f.gamma), G, error),
         _equal("U = F_u G", state_distance(f.mdp, f.policy, G), U, error),
-        Statement("‖F_g X − F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - lifted, rounding),
-        Statement(
-            "‖F_u A − F_u B‖ ≤ ‖A − B‖", True, float(np.abs(A - B).max()) - averaged, rounding
-        ),
-        Statement("‖F_u F_g X − F_u F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - contracted, rounding),
+        Theorem("‖F_g X − F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - lifted, rounding),
+        Theorem("‖F_u A − F_u B‖ ≤ ‖A − B‖", True, float(np.abs(A - B).max()) - averaged, rounding),
+        Theorem("‖F_u F_g X − F_u F_g Y‖ ≤ γ‖X − Y‖", True, f.gamma * gap - contracted, rounding),
     ]
 
 
-def _weighted(f: _Facts) -> list[Statement]:
+def _weighted(f: _Facts) -> list[Theorem]:
     result = f.metric("revised", c=f.c)
     Uc, e = result.matrix(), result.error_bound
     plain = solve("revised", f.mdp, f.policy, f.c, result.tol)
@@ -256,7 +254,7 @@ def _weighted(f: _Facts) -> list[Statement]:
     ]
 
 
-def _certificates(f: _Facts) -> list[Statement]:
+def _certificates(f: _Facts) -> list[Theorem]:
     statements = []
     for name in METRICS:
         if "state" not in METRICS[name].levels:
@@ -265,15 +263,15 @@ def _certificates(f: _Facts) -> list[Statement]:
         d = f.rng.random((result.n, result.n)) * float(result.matrix().max() + 1)
         certificate = certify(f.mdp, f.policy, d, name, f.gamma)
         missing = result.matrix() - d
-        slack = min(
+        margin = min(
             _least(missing) - certificate.lower,
             certificate.upper - float(missing.max()),
             certificate.error_bound - float(np.abs(missing).max()),
         )
         text = f"a random matrix is no further from {METRICS[name].title} than certified"
-        statements.append(Statement(text, True, slack, result.error_bound))
+        statements.append(Theorem(text, True, margin, result.error_bound))
     merged = aggregate(f.metric("revised"), eps=0.1 * float(np.ptp(f.value)))
     loss = float(value_loss(f.metric("revised"), merged).max())
     text = f"aggregation to {merged.n_classes} classes loses no more than certified"
-    statements.append(Statement(text, True, merged.value_loss_bound - loss, 1e-9))
+    statements.append(Theorem(text, True, merged.value_loss_bound - loss, 1e-9))
     return statements

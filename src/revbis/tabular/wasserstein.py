@@ -48,18 +48,18 @@ def hausdorff_couple(
 
 @compiled
 def count_rows(
-    rows: Any, offers: Any, couple: Index, offset: Index, span: tuple[int, int], space: Any
+    rows: Any, action_sets: Any, couple: Index, offset: Index, span: tuple[int, int], space: Any
 ) -> float:  # pragma: no cover - compiled
     """Basis sizes of the couples of states in `span`; returns the largest mass that moves."""
     indptr, indices, data, _ = rows
-    first, offer, matched, _, _ = offers
+    first, action_set, matched, _, _ = action_sets
     left, supply, right, demand = space[0], space[1], space[2], space[3]
-    n = offer.shape[0]
+    n = action_set.shape[0]
     most = 0.0
     for s in range(span[0], span[1]):
         q = couple[s]
         for t in range(s + 1, n):
-            if matched and offer[s] != offer[t]:
+            if matched and action_set[s] != action_set[t]:
                 continue
             for x in range(first[s], first[s + 1]):
                 begin, end = first[t], first[t + 1]
@@ -122,7 +122,7 @@ def _couple_cost(
 @compiled
 def exact_rows(
     rows: Any,
-    offers: Any,
+    action_sets: Any,
     flags: Any,
     basis: Any,
     d: Array,
@@ -134,16 +134,16 @@ def exact_rows(
 ) -> tuple[float, float]:  # pragma: no cover - compiled
     """out[s, t] = (T d)(s, t) for s in `span` and t > s (t ≥ s with the diagonal flag)."""
     reward = rows[3]
-    first, offer, matched, far, discount = offers
+    first, action_set, matched, far, discount = action_sets
     keep, diagonal = flags[1], flags[3]
     distance, position = work
-    n = offer.shape[0]
+    n = action_set.shape[0]
     change = slack = 0.0
     for s in range(span[0], span[1]):
         q = basis[0][s] if keep else 0
         for t in range(s if diagonal else s + 1, n):
             value = -1e300
-            if matched and offer[s] != offer[t]:
+            if matched and action_set[s] != action_set[t]:
                 value = far
             elif matched:
                 for i in range(first[s + 1] - first[s]):
@@ -187,7 +187,7 @@ def _frozen_value(
 @compiled
 def frozen_rows(
     reward: Array,
-    offers: Any,
+    action_sets: Any,
     basis: Any,
     choice: NDArray[np.int32],
     d: Array,
@@ -200,9 +200,9 @@ def frozen_rows(
     With `decide` all couples of a pair are merged, and the one that decides is noted in `choice`;
     without, that one alone is evaluated.
     """
-    first, offer, matched, far, discount = offers
+    first, action_set, matched, far, discount = action_sets
     distance = work[0]
-    n = offer.shape[0]
+    n = action_set.shape[0]
     flat = d.reshape(-1)
     change = 0.0
     for s in range(span[0], span[1]):
@@ -210,7 +210,7 @@ def frozen_rows(
         m = first[s + 1] - first[s]
         for t in range(s + 1, n):
             k = first[t + 1] - first[t]
-            if matched and offer[s] != offer[t]:
+            if matched and action_set[s] != action_set[t]:
                 value = far
             elif not decide:
                 e = choice[s, t]
@@ -259,7 +259,7 @@ class TransportProblem:
     laws: Any
     reward: Array
     first: Index
-    offer: Index
+    action_set: Index
     matched: bool
     discount: float
     reward_error: float = 0.0
@@ -267,7 +267,7 @@ class TransportProblem:
     @property
     def n(self) -> int:
         """Number of states."""
-        return len(self.offer)
+        return len(self.action_set)
 
     @property
     def support(self) -> int:
@@ -298,7 +298,7 @@ class TransportProblem:
         for span in row_blocks(self, 1 << 15):
             _, slack = exact_rows(
                 _rows(self),
-                offers(self),
+                action_sets(self),
                 (False, False, False, True),
                 _NO_BASIS,
                 d,
@@ -323,7 +323,7 @@ def chain_problem(chain: Chain, reward_weight: float, discount: float) -> Transp
         laws=chain.P,
         reward=chain.mean_reward * reward_weight,
         first=np.arange(n + 1),
-        offer=np.zeros(n, dtype=np.int64),
+        action_set=np.zeros(n, dtype=np.int64),
         matched=True,
         discount=discount,
         reward_error=reward_weight * chain.reward_error,
@@ -335,14 +335,14 @@ def mdp_problem(
 ) -> TransportProblem:
     """Bisimulation (`matched`) or lax bisimulation: one row for each available action."""
     states, actions = mdp.state_actions.T
-    _, offer = np.unique(mdp.available, axis=0, return_inverse=True)
+    _, action_set = np.unique(mdp.available, axis=0, return_inverse=True)
     laws = mdp.transitions[states * mdp.n_actions + actions]
     laws.sort_indices()
     return TransportProblem(
         laws=sp.csr_matrix(laws),
         reward=mdp.rewards[states, actions] * reward_weight,
         first=np.concatenate([[0], np.cumsum(mdp.available.sum(axis=1))]).astype(np.int64),
-        offer=np.asarray(offer).ravel().astype(np.int64),
+        action_set=np.asarray(action_set).ravel().astype(np.int64),
         matched=matched,
         discount=discount,
     )
@@ -385,7 +385,7 @@ class Couplings:
         for span in row_blocks(problem, 1 << 20):
             moved = count_rows(
                 _rows(problem),
-                offers(problem),
+                action_sets(problem),
                 self._couple,
                 self._offset,
                 span,
@@ -405,7 +405,7 @@ class Couplings:
         for span in row_blocks(self.problem, 1 << 17):
             a, b = exact_rows(
                 _rows(self.problem),
-                offers(self.problem),
+                action_sets(self.problem),
                 (True, True, self._warm, False),
                 (self._couple, self._offset, self._cell, self._flow),
                 d,
@@ -464,7 +464,7 @@ class Couplings:
         for span in row_blocks(self.problem, 1 << 20):
             moved = frozen_rows(
                 self.problem.reward,
-                offers(self.problem),
+                action_sets(self.problem),
                 (self._couple, self._offset, self._cell, self._flow),
                 self._choice,
                 d,
@@ -494,9 +494,9 @@ def _rows(problem: TransportProblem) -> tuple[Any, ...]:
     return problem.laws.indptr, problem.laws.indices, problem.laws.data, problem.reward
 
 
-def offers(problem: TransportProblem) -> tuple[Any, ...]:
+def action_sets(problem: TransportProblem) -> tuple[Any, ...]:
     """What the compiled sweeps need to know about states and weights."""
-    return problem.first, problem.offer, problem.matched, problem.scale, problem.discount
+    return problem.first, problem.action_set, problem.matched, problem.scale, problem.discount
 
 
 def _work(problem: TransportProblem) -> tuple[Array, Index]:
@@ -510,8 +510,8 @@ def _couples_per_row(problem: TransportProblem) -> Index:
     sizes = np.diff(problem.first)
     if problem.matched:
         later = np.zeros(problem.n, dtype=np.int64)
-        for kind in np.unique(problem.offer):
-            members = np.flatnonzero(problem.offer == kind)
+        for kind in np.unique(problem.action_set):
+            members = np.flatnonzero(problem.action_set == kind)
             later[members] = np.arange(len(members) - 1, -1, -1)
         return sizes * later
     return np.asarray(sizes * (sizes.sum() - np.cumsum(sizes)))

@@ -18,7 +18,7 @@ from revbis.analysis.page.data import Trainings, page_data
 from revbis.analysis.page.sections import Media, paired_part, summary
 from revbis.analysis.scores import Study, as_study
 from revbis.io import schema
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,14 +60,14 @@ def write_report(
     values["paired"] = None if baseline is None else paired_part(study, baseline, place)
     refresh_seconds = _REFRESH_SECONDS if refresh else None
     page = _templates().get_template("page.html").render(values, refresh=refresh_seconds)
-    write_whole(path, page.encode(errors="replace"))  # half a surrogate pair is no text
+    atomic_write(path, page.encode(errors="replace"))  # half a surrogate pair is no text
     return path
 
 
 def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
     """What the templates lay out."""
     root, at = _root(study), compare.budgets(study)
-    odd = [text for run in study.runs for text in trainings.of(run).odd]
+    malformed = [text for run in study.runs for text in trainings.of(run).malformed]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
     pool, not_pooled = _pooled(study)
@@ -79,7 +79,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "title": sections.title(study),
         "tiles": sections.tiles(study),
         "failing": sections.failing(study, root),
-        "messages": sections.messages(study, root, [*odd, *skipped]),
+        "messages": sections.messages(study, root, [*malformed, *skipped]),
         "alarms": sections.alarms(study),
         "summary": summary(study, at),
         "gaps": sections.gaps(study),

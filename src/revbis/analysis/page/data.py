@@ -45,7 +45,7 @@ class Training:
     hours: list[float | None] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    odd: tuple[str, ...] = ()
+    malformed: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -80,7 +80,7 @@ class Trainings:
         except FileNotFoundError:
             return Training()
         except OSError as reason:
-            return Training(odd=(f"{path} cannot be read: {reason.strerror}",))
+            return Training(malformed=(f"{path} cannot be read: {reason.strerror}",))
         return known[1]
 
 
@@ -107,23 +107,25 @@ def _read(path: Path) -> Training:
     half = lines.pop()
     if record_of(half) is not None:
         lines.append(half)
-    odd = [i for i, line in enumerate(lines, 1) if not (line[:1] == "{" and line[-1:] == "}")]
-    good = sorted(set(range(1, len(lines) + 1)) - set(odd))
+    malformed = [i for i, line in enumerate(lines, 1) if not (line[:1] == "{" and line[-1:] == "}")]
+    good = sorted(set(range(1, len(lines) + 1)) - set(malformed))
     step = max(1, math.ceil(len(good) / _POINTS))
     records = []
     for i in reversed(good[::-step]):
         record = record_of(lines[i - 1])
         if record is None or count(record.get("frames")) is None:
-            odd.append(i)
+            malformed.append(i)
         else:
             records.append(record)
-    problems = [f"{path}: {named(sorted(odd))} skipped: not a training record"] if odd else []
+    problems = (
+        [f"{path}: {named(sorted(malformed))} skipped: not a training record"] if malformed else []
+    )
     return _summarise(records, path, problems)
 
 
 def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Training:
     if not lines:
-        return Training(odd=tuple(problems))
+        return Training(malformed=tuple(problems))
     names = dict.fromkeys(
         name
         for line in lines
@@ -136,9 +138,9 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
         for name, value in lines[-1].items()
         if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
-    odd = sorted({name for line in lines for name in _odd(line)})
-    if odd:
-        text = f"{path}: values that are not numbers are skipped: {', '.join(odd)}"
+    malformed = sorted({name for line in lines for name in _malformed(line)})
+    if malformed:
+        text = f"{path}: values that are not numbers are skipped: {', '.join(malformed)}"
         problems = [*problems, text]
     return Training(
         frames=[count(line["frames"]) or 0 for line in lines],
@@ -148,11 +150,11 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
             name: series for name, series in values.items() if any(v is not None for v in series)
         },
         phases=phases,
-        odd=tuple(problems),
+        malformed=tuple(problems),
     )
 
 
-def _odd(line: Record) -> list[str]:
+def _malformed(line: Record) -> list[str]:
     """Names of values that are neither numbers nor null."""
     return [name for name, value in line.items() if value is not None and number(value) is None]
 

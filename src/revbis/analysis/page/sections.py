@@ -13,7 +13,7 @@ from revbis.analysis.differences import difference_table, differences
 from revbis.analysis.runs import RaisedAlarm, Run, failure_text, printable
 from revbis.analysis.scores import Group, Study
 from revbis.analysis.tables import FIRST, gap_table, yardstick_table
-from revbis.io.files import write_whole
+from revbis.io.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
     from revbis.analysis import figures
 
     png, *_ = figures.save(figures.forest(study, found), folder, _NAME)
-    write_whole(folder / f"{_NAME}.csv", table.csv().encode())
+    atomic_write(folder / f"{_NAME}.csv", table.csv().encode())
     rows = [
         Row(
             " ".join(str(study.labels.index(label)) for label in (row.label, baseline)),

@@ -18,7 +18,7 @@ from revbis.analysis.page.sections import Media
 from revbis.analysis.runs import run_folders
 from revbis.analysis.scores import Study, read_study
 from revbis.io import schema
-from revbis.io.files import named_when_whole
+from revbis.io.files import atomic_path
 from revbis.runs.folder import (
     ABOUT,
     CHECKPOINTS,
@@ -92,7 +92,7 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
     if path.exists() and path.stat().st_mtime >= stamp:
         return path
     try:
-        with named_when_whole(path) as unfinished:
+        with atomic_path(path) as unfinished:
             make(unfinished)
     except Exception as problem:  # noqa: BLE001 (simulators, OpenGL, codecs: the page matters more)
         _LOG.warning("no %s: %s", path.name, problem)

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revbis.tabular import FiniteMDP, examples, theorems
-from revbis.tabular.theorems import check_statements
+from revbis.tabular.theorems import check_theorems
 from tabular.strategies import few, mdps
 
 
 @few(12)
 @given(mdps(max_states=5), st.sampled_from([0.0, 0.9]), st.sampled_from([0.3, 0.9]))
 def test_theorems_hold_on_random_mdps(case, gamma, c):
-    failed = [s.text for s in check_statements(*case, gamma, c=c) if s.theorem and not s.holds]
+    failed = [s.text for s in check_theorems(*case, gamma, c=c) if s.theorem and not s.holds]
     assert failed == []
 
 
@@ -19,14 +19,14 @@ def test_what_people_expect_fails_somewhere():
     broken = set()
     for seed in range(6):
         case = examples.garnet(6, 2, 2, seed=seed)
-        broken |= {s.text for s in check_statements(*case, 0.9) if not s.holds}
+        broken |= {s.text for s in check_theorems(*case, 0.9) if not s.holds}
     twins = FiniteMDP(np.array([[0, 0], [1, 1]]), [[0.0, 1.0], [0.0, 1.0]])
     # The gaps of the rewards are the path lengths of the graph K_{2,3}: not of negative type.
     paths = [[0, 2, 1, 1, 1], [2, 0, 1, 1, 1], [1, 1, 0, 2, 2], [1, 1, 2, 0, 2], [1, 1, 2, 2, 0]]
     graph = FiniteMDP(np.zeros((5, 5), dtype=int), paths)
     own = ((twins, np.eye(2)), (graph, np.eye(5)))
     for case in (examples.toy(), *own, examples.delay_chain(20)):
-        results = check_statements(*case, 0.99)
+        results = check_theorems(*case, 0.99)
         assert all(s.holds for s in results if s.theorem)
         broken |= {s.text for s in results if not s.holds}
     expected = {s.text for s in results if not s.theorem}
@@ -34,13 +34,13 @@ def test_what_people_expect_fails_somewhere():
     assert broken == expected
 
 
-def test_a_statement_knows_its_slack():
-    statement = theorems.Statement("1 ≤ 2", True, slack=-0.5, allowance=0.1)
+def test_a_statement_knows_its_margin():
+    statement = theorems.Theorem("1 ≤ 2", True, margin=-0.5, allowance=0.1)
     assert not statement.holds
-    assert theorems.Statement("1 ≤ 2", True, slack=-0.05, allowance=0.1).holds
+    assert theorems.Theorem("1 ≤ 2", True, margin=-0.05, allowance=0.1).holds
 
 
 def test_too_many_pairs_are_refused(monkeypatch):
     monkeypatch.setattr(theorems, "_MOST_PAIRS", 3)
     with pytest.raises(ValueError, match="there are 5; at most 3 are supported"):
-        check_statements(*examples.toy(), 0.9)
+        check_theorems(*examples.toy(), 0.9)
