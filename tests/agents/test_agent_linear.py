@@ -13,7 +13,7 @@ WIDTHS = {"a": 3, "b": 5, "c": 4}
 
 def _readouts() -> Readouts:
     made = Readouts(11, WIDTHS, torch.device("cpu"))
-    made.draw(*WIDTHS)
+    made.init_orthogonal(*WIDTHS)
     return made
 
 

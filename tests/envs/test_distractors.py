@@ -247,12 +247,16 @@ def test_paint_takes_a_view_into_a_stack_of_frames():
 
 
 @pytest.mark.parametrize(
-    ("frame", "behind", "message"),
+    ("frame", "background_mask", "message"),
     [
         (np.zeros((16, 16, 3), np.uint8), EVERYWHERE, "frame must be uint8 (3, 16, 16), got uint8"),
         (np.zeros((3, 16, 16)), EVERYWHERE, "got float64 (3, 16, 16)"),
         (None, EVERYWHERE, "frame must be uint8 (3, 16, 16), got None"),
-        (np.zeros((3, 16, 16), np.uint8), np.ones((16, 16)), "behind must be bool (16, 16), got"),
+        (
+            np.zeros((3, 16, 16), np.uint8),
+            np.ones((16, 16)),
+            "background_mask must be bool (16, 16), got",
+        ),
         (np.zeros((3, 16, 16), np.uint8), EVERYWHERE[:4], "got bool (4, 16)"),
     ],
 )

@@ -13,8 +13,9 @@ from gymnasium.utils.env_checker import check_env
 import revbis.envs
 from envs.toys import run_python
 from revbis.envs import make_env, task_names
-from revbis.envs.environment import SimulationStep, TaskEnv
+from revbis.envs.environment import TaskEnv
 from revbis.envs.gymnasium import resized
+from revbis.envs.suite import SimulationStep
 
 NOTHING = np.zeros(2, dtype=np.float32)
 

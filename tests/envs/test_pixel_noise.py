@@ -187,7 +187,7 @@ def test_the_background_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> No
     env = make_env(
         "dmc:cartpole_balance", seed=1, pixels=16, distractor="gaussian", distractor_strength=0.2
     )
-    monkeypatch.setattr(env.simulation, "behind", None)  # calling it would fail
+    monkeypatch.setattr(env.simulation, "background_mask", None)  # calling it would fail
     env.reset()
     assert env.identity["distractor"] == "gaussian-v1(0.2)/train"
 

@@ -13,8 +13,8 @@ from revbis.analysis.stats import default_bounds
 from revbis.cli import main
 from revbis.envs import SUITES, Suite, check_task, make_env, register, suite_of, task_names
 from revbis.envs import suite as suite_module
-from revbis.envs.environment import Simulation, SimulationStep
 from revbis.envs.gymnasium import CUSTOM as OWN
+from revbis.envs.suite import Simulation, SimulationStep
 from revbis.envs.suites import forms, packages
 from revbis.runs.preflight import check
 from revbis.runs.presets import preset_config, preset_settings

@@ -3,7 +3,7 @@ import errno
 import numba
 import pytest
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 
 
 def test_a_full_disk_costs_the_cache_and_not_the_result(monkeypatch) -> None:

@@ -23,7 +23,7 @@ SMALL = [*WALK, "--set", *(f"{name}={value}" for name, value in (SETTINGS | LONG
 @pytest.fixture(autouse=True)
 def _narrow_and_with_every_package(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for module in ("sweep.where", "training.preflight"):  # a plan needs none
+    for module in ("sweep.backend", "runs.preflight"):  # a plan needs none
         monkeypatch.setattr(f"revbis.{module}.is_installed", lambda module: True)
 
 

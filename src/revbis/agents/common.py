@@ -16,7 +16,7 @@ from torch.optim.adam import adam
 
 from revbis.agents.settings import DrQV2Settings
 from revbis.io import schema
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 from revbis.replay import Batch, OneStep, Window
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from revbis.envs import make_env
-from revbis.envs.environment import MujocoSimulation
 from revbis.envs.rendering import choose_backend
+from revbis.envs.suite import MujocoSimulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import tyro
 from revbis.cli.console import print_table, solver_bar
 from revbis.io.files import new_folder
 from revbis.io.text import line_width, table_width
-from revbis.tabular.jobs import SolveSettings, Source
 from revbis.tabular.registry import ALL, BUILT_IN
+from revbis.tabular.settings import SolveSettings, Source
 
 if TYPE_CHECKING:
     from revbis.tabular import FiniteMDP, MetricResult

@@ -25,7 +25,8 @@ from revbis.io import schema
 
 if TYPE_CHECKING:
     from revbis.envs.distractors import Distractor, PixelNoise
-    from revbis.envs.environment import Simulation, TaskEnv
+    from revbis.envs.environment import TaskEnv
+    from revbis.envs.suite import Simulation
 
 _MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
 

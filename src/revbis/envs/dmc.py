@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from revbis.envs.environment import SimulationStep
 from revbis.envs.rendering import Camera
-from revbis.envs.suite import Suite
+from revbis.envs.suite import SimulationStep, Suite
 from revbis.io.plugins import require
 
 if TYPE_CHECKING:

@@ -7,27 +7,31 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from gymnasium.spaces import Box
-from PIL import Image
 
-from revbis.envs.environment import SimulationStep
 from revbis.envs.rendering import Pixels, forget_in_dm_control
-from revbis.envs.suite import Suite
+from revbis.envs.suite import SimulationStep, Suite
 from revbis.io.plugins import load_factory, search_working_folder
 
 if TYPE_CHECKING:
     from gymnasium import Env
+    from gymnasium.spaces import Box
     from numpy.typing import NDArray
 
     from revbis.envs.rendering import Quality
 
 
+def _is_box(space: object) -> TypeGuard[Box]:
+    from gymnasium.spaces import Box  # here, so that the names of suites need no Gymnasium
+
+    return isinstance(space, Box)
+
+
 def is_image(space: object) -> bool:
     """Whether observations are images: uint8, [height, width], 1 or 3 channels first or last."""
-    if not isinstance(space, Box) or space.dtype != np.uint8:
+    if not _is_box(space) or space.dtype != np.uint8:
         return False
     shape = space.shape
     return len(shape) == 2 or (len(shape) == 3 and (shape[-1] in (1, 3) or shape[0] in (1, 3)))
@@ -139,15 +143,17 @@ def resized(image: Pixels, size: int) -> Pixels:
     if image.ndim == 3 and image.shape[-1] == 1:
         image = image[..., 0]
     if image.shape[:2] != (size, size):
-        whole = Image.fromarray(np.ascontiguousarray(image))
-        image = np.asarray(whole.resize((size, size), Image.Resampling.BILINEAR))
+        from PIL import Image
+
+        picture = Image.fromarray(np.ascontiguousarray(image))
+        image = np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
     if image.ndim == 2:
         return np.broadcast_to(image, (3, size, size))
     return image.transpose(2, 0, 1)
 
 
 def _is_vector(space: object) -> bool:
-    return isinstance(space, Box) and len(space.shape) == 1
+    return _is_box(space) and len(space.shape) == 1
 
 
 def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -159,7 +165,7 @@ def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 def action_problem(space: object) -> str | None:
     """What is wrong with an action space, if anything."""
-    if not isinstance(space, Box) or len(space.shape) != 1 or space.dtype.kind != "f":
+    if not _is_box(space) or len(space.shape) != 1 or space.dtype.kind != "f":
         return (
             f"actions must be continuous (a one-dimensional Box of floats), got {space}; discrete "
             "actions are not supported"

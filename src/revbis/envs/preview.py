@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from revbis.envs.environment import SimulationStep, TaskEnv
+    from revbis.envs.environment import TaskEnv
     from revbis.envs.rendering import Pixels
+    from revbis.envs.suite import SimulationStep
 
 _COLUMNS = 8
 _ENDLESS = 1000  # simulator steps shown of a task without a time limit

@@ -14,9 +14,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
@@ -240,7 +237,9 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], batch
     Raises:
         ValueError: If it is something else; with the shape for a batch of this size.
     """
-    if not isinstance(tensor, Tensor):
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{name} must be a tensor, got {kind(tensor)}")
     sizes = [size if size is not None else "D" for size in shape]
     if tensor.ndim != len(shape) or any(

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 from revbis.replay.storage import Ring
 
 

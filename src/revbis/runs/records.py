@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from revbis.io.files import Record, atomic_write, line_of, naming
@@ -19,6 +18,8 @@ from revbis.runs.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING, WANDB
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    import torch
 
 
 @dataclass

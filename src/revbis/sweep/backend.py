@@ -160,8 +160,9 @@ def local_workers(where: Backend, memory: int) -> int:
     if fitting < count:
         runs = "a run takes" if count == 1 else f"{count} parallel runs take"
         raise MemoryError(
-            f"{runs} {format_bytes(count * memory)} of memory, but only {format_bytes(free)} is free; "
-            "use fewer --workers, --set replay_storage=disk or a smaller --set replay_capacity=N"
+            f"{runs} {format_bytes(count * memory)} of memory, but only {format_bytes(free)} is "
+            "free; use fewer --workers, --set replay_storage=disk or a smaller "
+            "--set replay_capacity=N"
         )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return where.workers or max(1, min(fitting, (cores or 1) // where.threads))

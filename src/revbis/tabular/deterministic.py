@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.wasserstein import TransportProblem, action_sets, hausdorff_couple, row_blocks
 

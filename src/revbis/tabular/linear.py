@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 from revbis.tabular.operators import (
     Chain,
     independent_coupling,

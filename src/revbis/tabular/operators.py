@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 
 if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from revbis.io.machine import compiled
+from revbis.io.compiled import compiled
 from revbis.tabular.linear import EPS
 from revbis.tabular.registry import OnIteration, Solution
 from revbis.tabular.transport import first_basis, marginals, scratch, transport_cost
