@@ -105,7 +105,8 @@ def _named(text):
 
 def test_every_alarm_is_among_those_below():
     own = [each for each in vars(alarms).values() if inspect.getmodule(each) is alarms]
-    names = {each.__name__ for each in own if inspect.isfunction(each)} - {"_advice"}
+    names = {each.__name__ for each in own if inspect.isfunction(each)}
+    names -= {"_advice", "_has_nan", "divergence", "write_diagnosis"}
     assert _raised(FLAGS).keys() == names
     assert all(_named(text) for text in _raised(FLAGS).values())
 

@@ -14,8 +14,8 @@ from revbis.analysis import compare, curves, stats
 from revbis.analysis.differences import Differences, refuse_nothing
 from revbis.analysis.scores import Group, Study, as_study
 from revbis.io.files import atomic_file
+from revbis.representation import MEASURES
 from revbis.representation.exactness_report import interval
-from revbis.representation.measures import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

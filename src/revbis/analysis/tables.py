@@ -17,7 +17,7 @@ import numpy as np
 from revbis.analysis import compare, curves, paper, stats
 from revbis.envs.distractors import GAUSSIAN
 from revbis.io import schema
-from revbis.representation.measures import EMBEDDINGS, MEASURES, NO_NOISE
+from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

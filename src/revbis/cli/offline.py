@@ -112,8 +112,8 @@ def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
+    from revbis.representation import MEASURES, NO_NOISE
     from revbis.representation.exactness_report import interval, interval_text
-    from revbis.representation.measures import MEASURES, NO_NOISE
 
     table = []
     for method in dict.fromkeys(row["method"] for row in rows):

@@ -104,8 +104,8 @@ def _measure(
 
 
 def _show(rows: list[dict[str, Any]], out: Path) -> None:
+    from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
     from revbis.representation.exactness_report import NONE, Results, write_csv
-    from revbis.representation.measures import EMBEDDINGS, MEASURES, NO_NOISE
 
     table = []
     for row in rows:

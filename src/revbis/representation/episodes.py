@@ -61,18 +61,18 @@ class Disturbance:
             if each is not None:
                 each.reset(seed)
 
-    def apply(self, clean: NDArray[Any], behind: NDArray[np.bool_] | None) -> NDArray[Any]:
+    def apply(self, clean: NDArray[Any], background_mask: NDArray[np.bool_] | None) -> NDArray[Any]:
         """What is seen of a clean frame or vector, as a new array; time advances by one frame.
 
         Args:
             clean: [3, pixels, pixels], or [features].
-            behind: [pixels, pixels], the pixels that show the background, where that is needed.
+            background_mask: [pixels, pixels], the pixels that show the background, if needed.
         """
         if self._vector is not None:
             return self._vector.observe(clean)
         seen = clean.copy()
-        if self._background is not None and behind is not None:
-            self._background.paint(seen, behind)
+        if self._background is not None and background_mask is not None:
+            self._background.paint(seen, background_mask)
         if self._pixels is not None:
             self._pixels.add(seen)
         return seen
@@ -184,7 +184,7 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
     over = terminated = False
     while not over:
         frames.append(np.array(info.get("frame", clean)))
-        masks += [env.simulation.behind()] if disturbance.needs_mask else []
+        masks += [env.simulation.background_mask()] if disturbance.needs_mask else []
         states.append(np.array(info["state"], dtype=np.float64))
         seen = disturbance.apply(frames[-1], masks[-1] if masks else None)
         recent.extend([seen] * (1 if recent else stack))

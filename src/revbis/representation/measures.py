@@ -14,19 +14,6 @@ from torch import Tensor
 from revbis.io import schema
 from revbis.tabular.comparison import neighbour_overlap
 
-# Embeddings: φ, and what the critic reads.
-EMBEDDINGS = {"phi": "φ", "trunk": "critic's trunk"}
-
-# Measures, in the order of tables, with their headings.
-MEASURES = {
-    "denoising_id": "DF, training noise",
-    "denoising_ood": "DF, evaluation noise",
-    "state_r2": "state R²",
-    "effective_rank": "effective rank",
-    "value": "ρ with ΔV",
-}
-NO_NOISE = "no distractor and no state noise: there is no denoising factor (DF)"
-
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
