@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from revbis.agents.registry import resolve
 from revbis.replay.storage import Layout
-from revbis.runs.folder import is_url
+from revbis.runs.folder import check_writable, is_url
 from revbis.runs.preflight import UnfitMachineError
 from revbis.sweep.backend import Backend, check_backend, local_workers, make_runner
 from revbis.sweep.driver import Sweep, SweepStorage, lock_path
@@ -263,6 +263,9 @@ def make_plan(grid: Grid, out: str, where: Backend, *, retry_failed: bool = Fals
     check_backend(where, out)
     base = Path() if is_url(out) else Path(out).resolve()
     configs = [config.with_settings(threads=where.threads) for config in grid.configs(base)]
+    if not is_url(out):
+        for config in configs:
+            check_writable(config.directory)
     place = SweepStorage(out)
     sweep = Sweep(configs, place)
     here = where.on == "local" or where.address is None  # else the cluster's nodes check themselves
