@@ -401,14 +401,20 @@ class Taco(ActorCritic):
         metrics = self.critic_step(batch, features, target_q)
         metrics |= self.actor_step(features.detach(), deviation)
         sizes.mark()
-        # The losses' own step.
+        out = self.objective_step(batch, window, heads, following, positive)
+        sizes.mark()
+        metrics |= objective_metrics(out.metrics if with_metrics else out.losses)
+        return metrics | sizes.share()
+
+    def objective_step(
+        self, batch: Batch, window: Window, heads: TacoHeads, following: Tensor, positive: Tensor
+    ) -> TacoOutput:
+        """Updates encoder, tokens and heads by the losses alone, with one encoder pass."""
         (projected,) = self.read(self.encode(window.obs), "projection")
         out = self._losses(batch, window, heads, projected, following, positive)
         with self.descent("objective"):
             out.representation_loss.backward()  # type: ignore[no-untyped-call]
-        sizes.mark()
-        metrics |= objective_metrics(out.metrics if with_metrics else out.losses)
-        return metrics | sizes.share()
+        return out
 
     def _losses(
         self,
