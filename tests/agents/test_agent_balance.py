@@ -86,8 +86,8 @@ def test_alternating_share_is_of_the_two_steps(make_agent, make_batch):
         places.append(torch.cat(flat).clone())
 
     place()
-    actor_step, move = agent._actor_step, agent.parts.move_target
-    agent._actor_step = lambda *args: (place(), actor_step(*args))[1]
+    actor_step, move = agent.actor_step, agent.parts.move_target
+    agent.actor_step = lambda *args: (place(), actor_step(*args))[1]
     agent.parts.move_target = lambda rate: (place(), move(rate))[1]
     share = agent.learn(make_batch(), 0, with_metrics=True)[SHARE].item()
     critic, objective = ((b - a).norm().item() for a, b in pairwise(places))
@@ -179,7 +179,7 @@ def test_the_penalty_is_on_the_actors_output_before_the_tanh(make_agent, make_ba
     q = torch.minimum(*parts.critic(parts.readouts(features, "critic")[0], action))
     loss = -q.mean() + penalty * (logits**2).mean()
     expected = torch.autograd.grad(loss, list(parts.policy.parameters()))
-    metrics = agent._actor_step(features, 0.2)
+    metrics = agent.actor_step(features, 0.2)
     for parameter, gradient in zip(parts.policy.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
     assert metrics["actor_loss"].item() == pytest.approx(-q.mean().item(), rel=1e-5)

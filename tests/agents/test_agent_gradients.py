@@ -59,23 +59,33 @@ def test_optimisers_have_their_learning_rates(make_agent):
     }
 
 
+def critic_step(agent, batch):
+    """The critic's step alone, as alternating mode makes it."""
+    with torch.no_grad():
+        actor, target = agent.read(agent.encode(batch.next_obs), "actor", "target")
+    target_q, _ = agent.targets(batch, actor, target, 0.2)
+    return agent.critic_step(batch, agent.encode(batch.obs), target_q)
+
+
 @pytest.mark.parametrize("method", ["drqv2", "taco", *OBJECTIVES])
 def test_critic_step_alone_trains_encoder_and_critic(make_agent, make_batch, changed, method):
     agent = make_agent(method, "alternating")
     wanted = {"encoder", "critic"} | ({"tokens"} if method == "taco" else set())
-    assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == wanted
+    assert changed(agent, lambda: critic_step(agent, make_batch())) == wanted
 
 
 @pytest.mark.parametrize("mode", ["joint", "balanced"])
-@pytest.mark.parametrize("method", OBJECTIVES)
+@pytest.mark.parametrize("method", ["taco", *OBJECTIVES])
 def test_shared_critic_step_trains_everything_of_the_objective(
-    make_agent, make_batch, changed, method, mode
+    make_agent, make_batch, changed, monkeypatch, method, mode
 ):
     agent = make_agent(method, mode)
+    monkeypatch.setattr(agent, "actor_step", lambda *_: {})
+    monkeypatch.setattr(agent.parts, "move_target", lambda _: None)
     wanted = {"encoder", "critic", "projection"} | ({"tokens"} if method == "taco" else set())
     wanted |= set() if method in WITHOUT_HEADS else {"heads"}
     wanted |= {"raw_c"} if method in WITH_C else set()
-    assert changed(agent, lambda: agent._critic_step(make_batch(), 0.2)) == wanted
+    assert changed(agent, lambda: agent.learn(make_batch(), 0)) == wanted
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -84,13 +94,13 @@ def test_actor_step_trains_the_actor_and_leaves_no_gradient_elsewhere(
     make_agent, make_batch, changed, method, mode
 ):
     agent = make_agent(method, mode)
-    features = agent.parts.encoder(make_batch().obs)  # with its graph: it must not be followed
-    assert features.requires_grad
-    handed_over, _, _ = agent._critic_step(make_batch(), 0.2)
-    assert not handed_over.requires_grad
+    handed_over, step = [], agent.actor_step
+    agent.actor_step = lambda features, _: handed_over.append(features) or {}
+    agent.learn(make_batch(), 0)
+    assert not handed_over[0].requires_grad
     for parameter in all_parameters(agent):
         parameter.grad = None
-    assert changed(agent, lambda: agent._actor_step(features.detach(), 0.2)) == {"actor"}
+    assert changed(agent, lambda: step(handed_over[0], 0.2)) == {"actor"}
     actor = {id(p) for p in [*agent.parts.readouts.of("actor"), *agent.parts.policy.parameters()]}
     for parameter in all_parameters(agent):
         assert (parameter.grad is not None) == (id(parameter) in actor)
@@ -104,15 +114,15 @@ def test_objective_step_trains_phi_psi_and_c(make_agent, make_batch, changed, me
     wanted = {"encoder", "projection"}
     wanted |= set() if method in WITHOUT_HEADS else {"heads"}
     wanted |= {"raw_c"} if method in WITH_C else set()
-    step = agent._objective_step
+    step = agent.objective_step
     assert changed(agent, lambda: step(make_batch(), agent.parts.objective, 0.2)) == wanted
 
 
 def test_every_convolution_gets_the_gradients_of_critic_and_objective(make_agent, make_batch):
     agent = make_agent("simsr-rev", "alternating")
     for step in (
-        lambda: agent._critic_step(make_batch(), 0.2),
-        lambda: agent._objective_step(make_batch(), agent.parts.objective, 0.2),
+        lambda: critic_step(agent, make_batch()),
+        lambda: agent.objective_step(make_batch(), agent.parts.objective, 0.2),
     ):
         before = [p.detach().clone() for p in agent.parts.encoder.parameters()]
         step()
@@ -125,7 +135,7 @@ def test_objective_changes_the_encoder_but_not_the_critics_own_step(make_agent, 
     gradients on the critic are the same."""
     agents = [make_agent("simsr-rev", "joint", objective_weight=w) for w in (0.0, 1.0, 5.0)]
     for agent in agents:
-        agent._critic_step(make_batch(), 0.2)
+        agent.learn(make_batch(), 0)
     grads = [[p.grad for p in a.parts.encoder.parameters()] for a in agents]
     for none, once, five in zip(*grads, strict=True):
         assert not torch.allclose(none, once, rtol=1e-2, atol=0)

@@ -1,7 +1,5 @@
 """An agent from outside the package: registered, trained, evaluated, resumed, looked at."""
 
-import json
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +9,6 @@ from tests.runs import evaluations, tiny_config
 
 from revbis.agents import AgentEntry, AgentSettings, make_agent, methods, register, unregister
 from revbis.agents.registry import resolve
-from revbis.cli import main
 from revbis.runs.config import Config
 from revbis.runs.run import open_run, train
 
@@ -29,7 +26,6 @@ class Toy:
         self.settings, self.action_size = settings, action_size
         self.generator = torch.Generator().manual_seed(seed)
         self.seen, self.episodes = 0, 0
-        self.stopwatch = lambda part: nullcontext()
 
     def begin_episode(self):
         self.episodes += 1
@@ -60,9 +56,6 @@ class Toy:
     def load_state_dict(self, state):
         self.generator.set_state(state["generator"])
         self.seen = state["seen"]
-
-    def work(self, replay):
-        return {}
 
 
 @pytest.fixture
@@ -113,14 +106,6 @@ def test_it_resumes_where_it_was(config, tmp_path):
     assert not train(config, stop=lambda: next(steps) == 47)
     assert train(config)
     assert evaluations(config) == evaluations(config.with_settings(out=tmp_path / "whole"))
-
-
-def test_its_updates_are_measured(toy, capsys):
-    sizes = ["--batch", "4", "--pixels", "20", "--repeats", "1", "--preset", "cpu"]
-    main(["bench", "update", "--method", "toy", *sizes])
-    speed = json.loads(capsys.readouterr().out)
-    assert speed["seconds_per_update"] > 0 and speed["batch"] == 4
-    assert speed["encoder_bound_seconds"] is None and speed["ratio"] is None
 
 
 def test_every_episode_is_announced(config):

@@ -77,7 +77,7 @@ MISTAKES = {
     "takes_no_seed": r"\(observation_shape, action_size, settings, seed=..., device=...\): got an",
     "returns_none": "the factory must return an agent, got None",
     "returns_a_class": "the factory must return an agent, got <class .*Seeing",
-    "returns_a_network": "but Linear has no act, begin_episode, distance, embed, status, update, ",
+    "returns_a_network": "but Linear has no act, begin_episode, distance, embed, status, update",
     "without_learning": "BaseAgent has no act, load_state_dict, state_dict, update; revbis.agents",
     "filled_in": "act must be a function, got int",
     "acts_wrongly": r"act\(observation, step, explore=True\) raised TypeError",

@@ -94,7 +94,6 @@ def test_each_loss_is_its_formula(heads, inputs):
         wanted, rel=1e-9
     )
     assert out.representation_loss.item() == pytest.approx(sum(wanted.values()), rel=1e-9)
-    assert out.coefficient_loss is None
     torch.testing.assert_close(out.embedding, torch.tensor(z, dtype=torch.float64))
 
 

