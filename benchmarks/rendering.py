@@ -17,8 +17,8 @@ import tyro
 
 from _measure import median_ratio
 from revbis.envs import make_env
-from revbis.envs.environment import MujocoSimulation
 from revbis.envs.rendering import choose_backend
+from revbis.envs.suite import MujocoSimulation
 from revbis.envs.suites import SUITES, require_gymnasium
 
 

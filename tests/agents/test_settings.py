@@ -1,3 +1,5 @@
+"""The settings of DrQ-v2: defaults, options of objectives, what is refused."""
+
 import pytest
 
 from revbis.agents import DrQV2Settings, methods, resolve

@@ -1,3 +1,5 @@
+""""""
+
 import pytest
 import torch
 from torch.nn import functional
