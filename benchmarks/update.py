@@ -236,10 +236,10 @@ def measure(agent: Agent, replay: Replay, repeats: int) -> dict[str, Any]:
                     parts[part].append(seconds)
     alone = {name: median(seconds) for name, seconds in times.items()}
     whole, bound = alone["update"], alone.get("encoder")
-    found = {"seconds_per_update": whole, "encoder_bound_seconds": bound}
-    found["ratio"] = None if bound is None else whole / bound
+    speed = {"seconds_per_update": whole, "encoder_bound_seconds": bound}
+    speed["ratio"] = None if bound is None else whole / bound
     by_part = {name: median(seconds) for name, seconds in parts.items()}
-    return found | {"parts": by_part, "alone": alone}
+    return speed | {"parts": by_part, "alone": alone}
 
 
 def update(
@@ -286,16 +286,16 @@ def update(
     settings = config.with_settings(batch_size=batch or config.agent.batch_size, **about).agent
     side, stack = pixels or config.pixels, config.frame_stack
     agent = make_agent(method, settings, (stack * COLOURS, side, side), ACTIONS, seed=0)
-    found = measure(agent, random_replay(side, settings, stack), repeats)
-    alone = found.pop("alone")
-    found |= {"threads": torch.get_num_threads(), "batch": settings.batch_size, "pixels": side}
+    speed = measure(agent, random_replay(side, settings, stack), repeats)
+    alone = speed.pop("alone")
+    speed |= {"threads": torch.get_num_threads(), "batch": settings.batch_size, "pixels": side}
     if resolve(method).agent.objectives:
         objective = alone.get("objective", 0.0)
-        found["objective_seconds"] = objective
-        found["objective_share"] = objective / alone["update"]
+        speed["objective_seconds"] = objective
+        speed["objective_share"] = objective / alone["update"]
     if "action" in alone:
-        found["seconds_per_action"] = alone["action"]
-    print(json.dumps({"method": method, **about, "preset": preset, **found}))
+        speed["seconds_per_action"] = alone["action"]
+    print(json.dumps({"method": method, **about, "preset": preset, **speed}))
 
 
 if __name__ == "__main__":

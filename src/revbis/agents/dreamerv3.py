@@ -160,9 +160,9 @@ def _config(shape: Shape, settings: DreamerV3Settings) -> Any:
     from sheeprl.utils.utils import dotdict
 
     with initialize_config_module(config_module="sheeprl.configs", version_base="1.3"):
-        whole = compose("config", [f"{name}={value}" for name, value in _values(shape, settings)])
+        full = compose("config", [f"{name}={value}" for name, value in _values(shape, settings)])
     parts = {
-        name: OmegaConf.to_container(whole[name], resolve=True) for name in ("algo", "distribution")
+        name: OmegaConf.to_container(full[name], resolve=True) for name in ("algo", "distribution")
     }
     env = {"num_envs": 1, "screen_size": shape[-1] if len(shape) == 3 else 64}
     return dotdict(parts | {"env": env, "fabric": {"precision": "32-true"}})

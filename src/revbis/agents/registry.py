@@ -101,7 +101,7 @@ OWN = "agent:"  # stands before the factory of a user's own agent
 def _shipped(
     kind: str,
     settings: type[AgentSettings],
-    description: str,
+    text: str,
     *,
     exported: bool = True,
     **more: Any,

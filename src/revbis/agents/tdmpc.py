@@ -400,12 +400,12 @@ class TDMPC:
             return np.asarray(2 * uniform.cpu().numpy() - 1, dtype=np.float32)
         z = self.model.encoder(torch.tensor(observation, device=self.device)[None])
         start = self._plans[explore][: self.horizon(step)]
-        found = plan(self.model, z, start, self._search(step), generator)
-        self._plans[explore] = following_mean(found.mean, self.settings.horizon)
-        action = found.actions[0]
+        planned = plan(self.model, z, start, self._search(step), generator)
+        self._plans[explore] = following_mean(planned.mean, self.settings.horizon)
+        action = planned.actions[0]
         if explore:
             noise = torch.randn(action.shape, generator=generator, device=self.device)
-            action = action + found.deviation[0] * noise
+            action = action + planned.deviation[0] * noise
         return np.asarray(action.clamp(-1, 1).cpu().numpy(), dtype=np.float32)
 
     @torch.no_grad()
