@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from revbis.objectives.base import Objective, ObjectiveOutput
     from revbis.replay import Batch, Replay
 
+Values = tuple[Tensor, Tensor, Tensor]  # q1, q2 and their targets, [B] each
 _EDGE = 1e-6  # distance of actions from the ends of [−1, 1]
 
 
@@ -465,22 +466,6 @@ class SplitReadouts:
         torch.autograd.backward(self._outputs, (critic, projection))
 
 
-class Predictions(NamedTuple):
-    """What the critic makes of the features, and its targets.
-
-    Attributes:
-        read: Readouts of the features, for critic and objective.
-        q1: Values, [B].
-        q2: The other ones, [B].
-        target_q: What they should be, without gradient, [B].
-    """
-
-    read: SplitReadouts
-    q1: Tensor
-    q2: Tensor
-    target_q: Tensor
-
-
 def critic_loss(q1: Tensor, q2: Tensor, target_q: Tensor) -> Tensor:
     """Mean squared errors of both values, [B] each, a scalar."""
     return functional.mse_loss(q1, target_q) + functional.mse_loss(q2, target_q)
@@ -656,23 +641,24 @@ class ActorCritic:
 
     def joint_step(
         self,
-        predicted: Predictions,
-        representation_loss: Tensor,
-        coefficient_loss: Tensor | None = None,
+        read: SplitReadouts,
+        values: Values,
+        losses: tuple[Tensor, Tensor | None],
         *,
-        with_metrics: bool = False,
+        with_metrics: bool,
     ) -> Metrics:
         """Updates encoder, critic and objective by L_critic + weight · L_objective.
 
         Args:
-            predicted: Of one encoder pass.
-            representation_loss: The objective's, of the same pass.
-            coefficient_loss: It reaches the coefficient only, so that one pass serves both.
+            read: Readouts of one encoder pass, from which both losses are.
+            values: Both values of the critic and their targets.
+            losses: The objective's, and that of its coefficient, which reaches nothing else, so
+                that one pass serves both.
             with_metrics: Also return the objective's share of the gradient.
         """
-        read, share = predicted.read, {}
-        critic = critic_loss(*predicted[1:])
-        loss = critic + self.settings.objective_weight * representation_loss
+        representation_loss, coefficient_loss = losses
+        share, of_critic = {}, critic_loss(*values)
+        loss = of_critic + self.settings.objective_weight * representation_loss
         if coefficient_loss is not None:
             loss = loss + coefficient_loss
         with self.descent("critic", "coefficient"):
@@ -680,33 +666,33 @@ class ActorCritic:
             if with_metrics:
                 share = gradient_share(*read.feature_norms())
             read.backward(*read.gradients())
-        return critic_metrics(critic, *predicted[1:]) | share
+        return critic_metrics(of_critic, *values) | share
 
     def balanced_step(
         self,
-        predicted: Predictions,
-        representation_loss: Tensor,
-        coefficient_loss: Tensor | None = None,
+        read: SplitReadouts,
+        values: Values,
+        losses: tuple[Tensor, Tensor | None],
         *,
-        with_metrics: bool = False,
+        with_metrics: bool,
     ) -> Metrics:
-        """As `joint_step`, but the objective's gradient at the features has a length of its own.
+        """As `joint_step`, but at the features the objective's gradient is given a length.
 
         It is `objective_weight` times as long as the critic's.
         """
-        read = predicted.read
-        critic = critic_loss(*predicted[1:])
-        loss = critic + representation_loss
+        representation_loss, coefficient_loss = losses
+        of_critic = critic_loss(*values)
+        loss = of_critic + representation_loss
         if coefficient_loss is not None:
             loss = loss + coefficient_loss
         with self.descent("critic", "coefficient"):
             loss.backward()  # type: ignore[no-untyped-call]
-            critic_norm, objective_norm = read.feature_norms()
-            factor = balance(critic_norm, objective_norm, self.settings.objective_weight)
-            of_critic, of_objective = read.gradients()
-            read.backward(of_critic, of_objective * factor)
-        share = gradient_share(critic_norm, objective_norm * factor) if with_metrics else {}
-        return critic_metrics(critic, *predicted[1:]) | share
+            critic, objective = read.feature_norms()
+            factor = balance(critic, objective, self.settings.objective_weight)
+            critic_gradient, objective_gradient = read.gradients()
+            read.backward(critic_gradient, objective_gradient * factor)
+        share = gradient_share(critic, objective * factor) if with_metrics else {}
+        return critic_metrics(of_critic, *values) | share
 
     def actor_step(self, features: Tensor, deviation: float) -> Metrics:
         """Updates the actor to increase the smaller value; encoder and critic do not change.
@@ -900,7 +886,7 @@ class DrQV2(ActorCritic):
         # Steps.
         step = self.joint_step if self.settings.mode == "joint" else self.balanced_step
         losses = (out.representation_loss, out.coefficient_loss)
-        metrics = step(Predictions(read, q1, q2, target_q), *losses, with_metrics=with_metrics)
+        metrics = step(read, (q1, q2, target_q), losses, with_metrics=with_metrics)
         metrics |= self.actor_step(features.detach(), deviation)
         return metrics | objective_metrics(out.metrics if with_metrics else out.losses)
 

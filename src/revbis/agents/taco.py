@@ -15,7 +15,6 @@ from revbis.agents.common import Linear, as_settings, check_batch
 from revbis.agents.drqv2 import (
     ActorCritic,
     ActorCriticParts,
-    Predictions,
     SplitReadouts,
     StepSizes,
     acting_tensors,
@@ -374,8 +373,8 @@ class Taco(ActorCritic):
         out = self._losses(batch, window, heads, read.projection, following, positive)
         # Steps.
         step = self.joint_step if self.settings.mode == "joint" else self.balanced_step
-        predicted = Predictions(read, q1, q2, target_q)
-        metrics = step(predicted, out.representation_loss, with_metrics=with_metrics)
+        losses = (out.representation_loss, None)
+        metrics = step(read, (q1, q2, target_q), losses, with_metrics=with_metrics)
         metrics |= self.actor_step(features.detach(), deviation)
         return metrics | objective_metrics(out.metrics if with_metrics else out.losses)
 
