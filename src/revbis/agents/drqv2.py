@@ -518,7 +518,8 @@ class ActorCritic:
         self.observation_shape = as_shape(observation_shape)
         self.action_size = as_action_size(action_size)
         self.settings, self.device, self._method = settings, as_device(device), method
-        if settings.half_precision:
+        self._half = settings.half_precision
+        if self._half:
             check_bfloat16(self.device.type)
         sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(3)]
@@ -740,9 +741,8 @@ class ActorCritic:
 
     def precision(self) -> torch.autocast:
         """A context in which the networks run in the precision of the settings."""
-        enabled = self.settings.half_precision
         # Before PyTorch 2.11 casts cached without gradient are reused where one is needed.
-        return torch.autocast(self.device.type, torch.bfloat16, enabled, cache_enabled=False)
+        return torch.autocast(self.device.type, torch.bfloat16, self._half, cache_enabled=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
