@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from revbis.io import schema
-from revbis.replay.batch import Array, Batch, Ints, OneStep, Sequences, n_step_returns, observe
+from revbis.replay.batch import Batch, Ints, OneStep, Sequences, n_step_returns, observe
 from revbis.replay.sequences import SequenceStarts, ShiftUnit, Steps, Views, gather_sequences
 from revbis.replay.storage import (
     FORMAT,
@@ -341,27 +341,23 @@ class Replay:
         self._written, self._running = written, state["running"]
         self._find_starts()
 
-    def close(self) -> None:
-        """Ends the thread that gathers ahead, where there is one."""
-
     def _follow(self, index: Ints, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Reward, discount and next observation of transitions of up to n steps."""
-        reward, discount, following = self._returns(index, n_step)
-        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
-
-    def _returns(self, index: Ints, n_step: int) -> tuple[Array, Array, Ints]:
         columns = (self._ring.columns[name] for name in ("age", "reward", "discount"))
-        return n_step_returns(index, self._written, n_step, self.discount, *columns)
+        reward, discount, following = n_step_returns(
+            index, self._written, n_step, self.discount, *columns
+        )
+        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
 
     def _observe(self, index: Ints) -> Tensor:
         """Observations whose newest frames are the records, each with a shift of its own."""
         return observe(self._ring, index, self.stack, self._draw_shifts(len(index)))
 
-    def _draw_shifts(self, count: int, generator: np.random.Generator | None = None) -> Ints:
+    def _draw_shifts(self, count: int) -> Ints:
         """Shifts of as many images, [count, 2]; for vectors nothing is drawn."""
         if not self._layout.pixels:
             return np.zeros((count, 2), np.int64)
-        return (generator or self._generator).integers(-self.shift, self.shift + 1, size=(count, 2))
+        return self._generator.integers(-self.shift, self.shift + 1, size=(count, 2))
 
     def _append(
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int

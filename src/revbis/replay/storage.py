@@ -347,11 +347,7 @@ class StartQueue:
         positions = positions.astype(np.int64)
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
             raise IndexError(f"positions must be in [0, {len(self)})")
-        return self.numbered(self._left + positions)
-
-    def numbered(self, entries: Ints) -> Ints:
-        """The indices that are the entries of these numbers, from `left` to `entered` − 1."""
-        starts: Ints = self._ring[entries % len(self._ring)]
+        starts: Ints = self._ring[(self._left + positions) % len(self._ring)]
         return starts
 
     def append(self, start: int) -> None:
@@ -361,16 +357,10 @@ class StartQueue:
 
     def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
         """Takes out the indices whose stacks have lost a frame: see `has_full_stack`."""
-        self._left = self.first_whole(oldest, ages, stack)
-
-    def first_whole(self, oldest: int, ages: Array, stack: int) -> int:
-        """The number of the first entry whose stack has all its frames, or `entered`."""
-        number = self._left
-        while number < self._entered:
-            if has_full_stack(self._ring[number % len(self._ring)], oldest, ages, stack):
+        while self._left < self._entered:
+            if has_full_stack(self._ring[self._left % len(self._ring)], oldest, ages, stack):
                 break
-            number += 1
-        return number
+            self._left += 1
 
     def replace(self, starts: Ints) -> None:
         """Puts these indices in the place of all others."""
