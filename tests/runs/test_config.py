@@ -98,7 +98,7 @@ def test_parts_of_the_config() -> None:
     [
         ("frames", 0, "frames must be at least 1"),
         ("seed", -1, "seed must be at least 0"),
-        ("discount", 1.0, r"discount must be below 1, got 1"),
+        ("discount", 1.0, r"discount must be in \[0, 1\), got 1"),
         ("batch_size", 2.5, "batch_size must be a whole number"),
         ("quality", "ful", "did you mean 'full'"),
         ("observation", "pixel", "did you mean 'pixels'"),
