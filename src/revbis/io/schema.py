@@ -8,6 +8,7 @@ limits. `integer`, `number` and the others are for arguments of Python calls. Ba
 
 from __future__ import annotations
 
+import fractions
 import json
 import math
 import re
@@ -15,7 +16,6 @@ import reprlib
 from collections.abc import Hashable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from numbers import Rational
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -188,7 +188,7 @@ def convert(value: object, kind: type[T] | Any, name: str) -> T:
     """
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # of NumPy or torch
         value = value.item()
-    if isinstance(value, Rational) and not isinstance(value, int):  # Python's fractions
+    if isinstance(value, fractions.Fraction):
         value = float(value)
     if kind is Path:
         if not isinstance(value, str | Path) or "\0" in str(value):
