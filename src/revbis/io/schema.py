@@ -186,18 +186,15 @@ def convert(value: object, kind: type[T] | Any, name: str) -> T:
     Raises:
         ValueError: If it is not of the type; with the requirement and the value.
     """
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # of NumPy or torch
-        value = value.item()
-    if isinstance(value, fractions.Fraction):
-        value = float(value)
+    plain = [*map(_plain, value)] if isinstance(value, list | tuple) else _plain(value)
     if kind is Path:
         if not isinstance(value, str | Path) or "\0" in str(value):
             raise ValueError(f"{name} must be a path, got {shown(value)}")
         return cast("T", Path(value))
     try:
-        return cast("T", msgspec.convert(value, kind, strict=False))
+        return cast("T", msgspec.convert(plain, kind, strict=False))
     except (msgspec.ValidationError, RecursionError) as problem:
-        raise ValueError(_message(value, kind, name, problem)) from None
+        raise ValueError(_message(plain, kind, name, problem)) from None
 
 
 def validate_fields(record: object, part: type | None = None) -> None:
@@ -334,6 +331,13 @@ def nearest(value: object, names: Iterable[str]) -> str:
 def shown(value: object) -> str:
     """A value for a message, at most one line long."""
     return _SHORT.repr(value)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy or torch, or a fraction, as a number of Python."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return float(value) if isinstance(value, fractions.Fraction) else value
 
 
 @cache

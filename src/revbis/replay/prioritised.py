@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from revbis.io import schema
-from revbis.replay.buffer import LARGEST_BATCH, Replay
+from revbis.replay.buffer import Replay
 from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
+        batch_size = schema.convert(batch_size, schema.Batch, "batch_size")
         schema.choice(shift, SHIFT_UNITS, "shift")
         length = schema.integer(length, "length", 1)
         if self._length not in (None, length):
@@ -81,7 +81,7 @@ class PrioritisedReplay(Replay):
                 "use one length"
             )
         queue = self._own.queue(length, self._written)
-        schema.integer(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
+        schema.convert(batch_size * (length + 1), schema.Batch, "batch_size · (length + 1)")
         if not len(queue):
             raise ValueError(
                 f"sample_prioritised needs {length} consecutive steps of one episode, but the "

@@ -16,7 +16,19 @@ import tyro
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
 from revbis.io import schema
-from revbis.io.schema import Count, Discount, NoiseCount, Seed, Shift, Strength, Text, UpTo4096
+from revbis.io.schema import (
+    ActionRepeat,
+    Count,
+    Discount,
+    FrameStack,
+    NoiseCount,
+    Seed,
+    Shift,
+    Side,
+    Strength,
+    Text,
+    UpTo4096,
+)
 
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
@@ -68,11 +80,11 @@ class RunSettings:
     """CPU threads; None for all that are available to this process."""
     observation: Literal["pixels", "state"] = "pixels"
     """Learn from pixels or from the task's state vector."""
-    pixels: UpTo4096 = 84
+    pixels: Side = 84
     """Side of a frame, in pixels."""
-    frame_stack: UpTo4096 = 3
+    frame_stack: FrameStack = 3
     """Frames in an observation."""
-    action_repeat: UpTo4096 = 2
+    action_repeat: ActionRepeat = 2
     """Simulator steps per action."""
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
