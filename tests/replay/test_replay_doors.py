@@ -100,7 +100,7 @@ def test_states_and_pieces(replay: Replay) -> None:
         ({"capacity": 0}, "capacity must be at least 1, got 0"),
         ({"capacity": 10.5}, "capacity must be a whole number, got 10.5"),
         ({"observation_shape": (84, 84)}, r"must be \(C, H, W\) for pixels or \(D,\) for vectors"),
-        ({"observation_shape": (0,)}, "observation_shape's sizes must be at least 1, got 0"),
+        ({"observation_shape": (0,)}, "observation_shape\\[0\\] must be at least 1, got 0"),
         ({"action_size": 0}, "action_size must be at least 1, got 0"),
         ({"stack": 0}, "stack must be at least 1, got 0"),
         ({"n_step": 0}, "n_step must be at least 1, got 0"),
