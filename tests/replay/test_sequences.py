@@ -338,7 +338,7 @@ def test_sampling_sequences_leaves_no_trace_but_the_generators():
         ),
         ({"at": []}, "at must name at least one step; use None for all of them"),
         ({"at": [0, 3]}, "a step of at must be at most 2, got 3"),
-        ({"at": ["0"]}, "a step of at must be a whole number, got '0'"),
+        ({"at": ["x"]}, "a step of at must be a whole number, got 'x'"),
         ({"shift": "sequnce"}, "shift must be one of sequence, image, got 'sequnce'; did you mean"),
         ({"shift": 4}, "shift must be one of sequence, image, got 4"),
         (
