@@ -32,9 +32,9 @@ def played(noise: StateNoise, steps: int = 6) -> np.ndarray:
 
 def unit_noise(noise: StateNoise, steps: int) -> np.ndarray:
     """ξ of the next steps, [steps, count]: rotated back, without offset and scale."""
-    whole = played(noise, steps) @ projection(TASK, noise.features, noise.count)
+    together = played(noise, steps) @ projection(TASK, noise.features, noise.count)
     offset, scale = offset_and_scale(noise.variant, noise.count)
-    return (whole[:, noise.features :] - offset) / scale
+    return (together[:, noise.features :] - offset) / scale
 
 
 # ---- the rotation
@@ -93,8 +93,8 @@ def test_against_the_slow_way(kind, split):
                 spread = math.sqrt(1 - math.exp(-1 / 10))
                 drawn = [decay * w + spread * x for w, x in zip(walk, drawn, strict=True)]
             walk = drawn
-            whole = features + [offset[i] + scale * drawn[i] for i in range(count)]
-            wanted = [sum(matrix[row, i] * whole[i] for i in range(5)) for row in range(5)]
+            together = features + [offset[i] + scale * drawn[i] for i in range(count)]
+            wanted = [sum(matrix[row, i] * together[i] for i in range(5)) for row in range(5)]
             got = noise.observe(np.array(features))
             assert got.dtype == np.float32
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)

@@ -358,7 +358,7 @@ def test_a_wrong_argument_is_refused_and_nothing_is_drawn(changes, message):
 
 def test_an_empty_buffer_has_no_sequence():
     replay = small()
-    with pytest.raises(ValueError, match="sample_sequences needs 1 consecutive steps"):
+    with pytest.raises(ValueError, match="sampling needs 1 consecutive steps"):
         replay.sample_sequences(1, 1, shift="image")
     replay.begin(numbered(0))
     assert replay.count_sequences(1) == 0

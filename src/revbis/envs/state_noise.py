@@ -110,8 +110,8 @@ class StateNoise:
             raise ValueError("observe needs an episode, and none has started: call reset(seed)")
         noise = self._offset + self._scale * self._unit_noise(self._rng)
         # float64: a last bit that differs between machines practically never reaches a float32.
-        whole = np.concatenate([features, noise], dtype=np.float64)
-        return (self._projection @ whole).astype(np.float32)
+        together = np.concatenate([features, noise], dtype=np.float64)
+        return (self._projection @ together).astype(np.float32)
 
     def skip(self, steps: int) -> None:
         """Advances time as so many observations would."""

@@ -383,8 +383,8 @@ def has_full_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> N
         stack: Frames in an observation.
     """
     back = np.minimum(ages[index % len(ages)], stack - 1)
-    whole: NDArray[np.bool_] = index - back >= oldest
-    return whole
+    full: NDArray[np.bool_] = index - back >= oldest
+    return full
 
 
 def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:
