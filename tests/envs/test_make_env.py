@@ -327,8 +327,6 @@ def test_a_factory_in_the_working_folder(tmp_path, monkeypatch) -> None:
         ("NoPicture", {}, 'render_mode="rgb_array", or use observation="state"'),
         ("Painting", {"observation": "state"}, "needs a vector"),
         ("DictOfObservations", {"observation": "state"}, "needs a vector"),
-        ("Good", {"quality": "fast"}, 'quality="fast" is for dmc: and metaworld:'),
-        ("Good", {"distractor": "noise"}, "other than gaussian are for dmc: and metaworld:"),
         ("with_argument", {}, "without arguments.*size"),
         ("nothing", {}, "must return a gymnasium.Env, got .*NoneType"),
         ("NOT_CALLABLE", {}, "has no function 'NOT_CALLABLE'"),
