@@ -9,8 +9,6 @@ from typing import Any
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from revbis.io import schema
-
 
 def integer_flag(text: str) -> int:
     """A whole number; 1e5 is one, 1.5 is not.
@@ -18,6 +16,8 @@ def integer_flag(text: str) -> int:
     Raises:
         ValueError: If it is not whole, or larger than any count.
     """
+    from revbis.io import schema  # here, so that help needs no NumPy
+
     try:
         value = Decimal(text)
     except InvalidOperation:
