@@ -42,6 +42,12 @@ def test_a_number_is_the_same_from_file_and_python(value):
     ("name", "value", "message"),
     [
         ("frames", True, "frames must be a whole number, got True"),
+        ("frames", 0, "frames must be at least 1"),
+        ("seed", -1, "seed must be at least 0"),
+        ("shift", -1, "shift must be at least 0"),
+        ("discount", 1.0, r"discount must be in \[0, 1\), got 1"),
+        ("quality", "ful", "did you mean 'full'"),
+        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
         ("frames", 1.5, "frames must be a whole number, got 1.5"),
         ("frames", 10**23, "frames must be at most 1,000,000,000,000, got 1000"),
         ("frames", 1e23, r"frames must be at most 1,000,000,000,000, got 1e\+23"),
