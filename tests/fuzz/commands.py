@@ -66,7 +66,7 @@ def _words(rng: random.Random, folder: Path) -> list[str]:
         where = rng.randrange(1, len(words) + 1)
         kind = rng.randrange(8)
         values = [i for i in range(2, len(words)) if words[i - 1].startswith("--")]
-        if kind < 4 and values:  # most doors lie behind the parser
+        if kind < 4 and values:  # most checks come after the parser
             words[rng.choice(values)] = _value(rng)
         elif kind == 4 and where < len(words):
             del words[where]

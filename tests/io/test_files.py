@@ -1,5 +1,7 @@
-"""Files that are whole or not there, and what is in zip files."""
+"""Atomic writes, files of JSON lines, and what is in zip files."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -9,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from revbis.io import files
-from revbis.io.files import atomic_write, shown_path, unzip
+from revbis.io.files import (
+    atomic_write,
+    line_of,
+    named,
+    read_lines,
+    read_records,
+    shown_path,
+    unzip,
+)
 
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="needs /proc")
@@ -122,3 +132,50 @@ def test_bad_zip_files(make, reason: str, tmp_path: Path, monkeypatch) -> None:
     assert "\n" not in str(caught.value)
     folder = files._temporary_folder().joinpath(*path.resolve().parts[1:])
     assert not folder.exists() and not (folder.parent / "outside").exists()
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "lines"
+    records = [{"frames": 1, "returns": [1.5, 2.0]}, {"frames": 2, "name": "ä\nb", "c": None}]
+    path.write_text("".join(map(line_of, records)))
+    assert read_records(path) == records
+    assert read_lines(path).records == list(enumerate(records, 1))
+
+
+def test_numbers_that_json_does_not_have_become_words():
+    line = line_of({"a": math.nan, "b": [math.inf, 1.0], "c": -math.inf})
+    assert json.loads(line) == {"a": "nan", "b": ["inf", 1.0], "c": "-inf"}
+    assert line.endswith("}\n") and line.count("\n") == 1
+
+
+def test_malformed_lines_are_skipped_and_reported(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"frames": 1}\n[2]\n\n\xff{"frames": 3}\n{"frames": 4}\n{"fra')
+    problems = []
+    lines = read_lines(path, problems.append)
+    assert lines.records == [(1, {"frames": 1}), (5, {"frames": 4})]
+    assert lines.malformed == [2, 3, 4, 6]
+    text = "lines 2, 3, 4 and 1 more are skipped: incomplete or not a JSON object"
+    assert problems == [f"{path}: {text}"]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "NaN", "3", '"text"', "null", "{'a': 1}"])
+def test_no_line_is_too_malformed(tmp_path, line):
+    path = tmp_path / "lines"
+    path.write_text(line)
+    assert read_lines(path) == ([], [1])
+
+
+def test_no_file_has_no_lines_and_what_cannot_be_read_is_reported(tmp_path):
+    problems = []
+    assert read_lines(tmp_path / "none", problems.append) == ([], []) and not problems
+    assert read_lines(tmp_path, problems.append) == ([], [])
+    assert problems == [f"{tmp_path} cannot be read: Is a directory"]
+    (tmp_path / "empty").touch()
+    assert read_lines(tmp_path / "empty") == ([], [])
+
+
+def test_lines_are_named_with_a_verb():
+    assert named([4]) == "line 4 is"
+    assert named([4, 5]) == "lines 4, 5 are"
+    assert named([4, 5, 6, 9, 10]) == "lines 4, 5, 6 and 2 more are"

@@ -308,26 +308,23 @@ def _look_up(planes: NDArray[Any], table: NDArray[Any], out: NDArray[Any]) -> No
 Shape = tuple[int, ...]
 S = TypeVar("S", bound=AgentSettings)
 N = TypeVar("N", bound=NamedTuple)
-_LARGEST = 65_536
 
 
 def as_shape(value: Any) -> Shape:
     """The shape of images, (C, H, W), or of vectors, (D,)."""
-    try:
-        shape = tuple(schema.integer(size, "a size", 1, _LARGEST) for size in value)
-    except (TypeError, ValueError):
-        shape = ()
+    shape: Shape = schema.convert(value, tuple[schema.Size, ...], "observation_shape")
     if len(shape) not in (1, 3):
         raise ValueError(
-            "observation_shape must be (C, H, W) of images or (D,) of vectors, with sizes up to "
-            f"{_LARGEST:,}, got {value!r:.80}"
+            "observation_shape must be (C, H, W) of images or (D,) of vectors, got "
+            f"{schema.shown(value)}"
         )
     return shape
 
 
 def as_action_size(value: Any) -> int:
     """The dimension of an action."""
-    return schema.integer(value, "action_size", 1, _LARGEST)
+    size: int = schema.convert(value, schema.Size, "action_size")
+    return size
 
 
 def as_settings(value: object, kind: type[S]) -> S:

@@ -198,7 +198,7 @@ class Lines(NamedTuple):
 
     Attributes:
         records: Line number and content of each line that is a JSON object.
-        odd: Numbers of the lines that are not.
+        malformed: Numbers of the lines that are not.
     """
 
     records: list[tuple[int, Record]]

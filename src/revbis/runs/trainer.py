@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -14,7 +13,7 @@ from revbis import agents
 from revbis.envs import make_env
 from revbis.io import schema
 from revbis.io.machine import resident_bytes
-from revbis.replay import PrefetchingReplay, PrioritisedReplay, Replay
+from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import alarms
 from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
@@ -83,26 +82,17 @@ class Clock:
 _REPLAY = 2  # stream of the run's seeds
 
 
-def make_replay(
-    config: Config, env: TaskEnv, *, capacity: int | None = None, ahead_for: str | None = None
-) -> Replay:
+def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) -> Replay:
     """The replay buffer of a run, still empty.
 
     Args:
         config: The run.
         env: Its environment.
         capacity: Number of single frames; by default the run's.
-        ahead_for: Device of the agent, if batches are to be gathered ahead. Sequences by priority
-            are not.
     """
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
-    kind: Callable[..., Replay] = Replay
-    if config.agent.prioritised:
-        kind = PrioritisedReplay
-    elif ahead_for is not None:
-        pinned = ahead_for.startswith("cuda")
-        kind = partial(PrefetchingReplay, steps=config.update_every, pinned=pinned)
+    kind = PrioritisedReplay if config.agent.prioritised else Replay
     return kind(
         config.replay_capacity if capacity is None else capacity,
         (3, *shape[1:]) if pixels else shape,
@@ -163,8 +153,7 @@ class Trainer:
             split: make_env(**config.environment, seed=config.seed, distractor_split=split)
             for split in config.splits
         }
-        ahead_for = device if config.prefetch else None
-        self.replay = make_replay(config, self.env, ahead_for=ahead_for)
+        self.replay = make_replay(config, self.env)
         self.agent = make_agent(config, self.env, device)
         self.progress, self.clock = Progress(), Clock()
         self._episode: RunningEpisode | None = None
@@ -198,15 +187,14 @@ class Trainer:
             TrainingFailedError: If a loss, a weight or an action is not finite; a diagnosis is
                 saved first.
         """
-        with closing(self.replay):
-            try:
-                return self._run(stop, report, saved)
-            except (ArithmeticError, RuntimeError, ValueError) as problem:
-                metrics = self._averages.take()
-                alarm = divergence(problem, self.agent, metrics, self._flags)
-                if alarm is not None:
-                    self._fail(alarm, metrics)
-                raise
+        try:
+            return self._run(stop, report, saved)
+        except (ArithmeticError, RuntimeError, ValueError) as problem:
+            metrics = self._averages.take()
+            alarm = divergence(problem, self.agent, metrics, self._flags)
+            if alarm is not None:
+                self._fail(alarm, metrics)
+            raise
 
     def _run(
         self,
