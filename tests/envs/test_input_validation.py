@@ -215,7 +215,6 @@ def test_only_environments_are_checked(env: Any) -> None:
         ("env preview metaworld:hammer", "metaworld"),
         ("env preview gym:Pendulum-v1", "gym"),
         ("env check package.module:factory", "gym"),
-        ("bench env --rounds 1", "dmc"),
     ],
 )
 def test_without_gymnasium_the_extra_is_named(words: str, extra: str) -> None:
@@ -229,12 +228,3 @@ def test_without_gymnasium_the_extra_is_named(words: str, extra: str) -> None:
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert f"it comes with the extra revbis[{extra}]; run: pip install" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words", ["env --pixels 0", "update --batch 0", "update --repeats 0", "train --frames -5"]
-)
-def test_bench_refuses_sizes_before_it_begins(words: str, capsys) -> None:
-    from tests.cli import fails
-
-    assert " must be at least " in fails(capsys, "bench", *words.split())
