@@ -13,7 +13,7 @@ from tests.analysis.test_report import Page
 
 from revbis.analysis import figures, tables
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 OBJECTS = ("config.json", "run.json", "result.json", "failures.json")
 LINES = ("eval.jsonl", "train.jsonl", "alarms.jsonl")

@@ -14,7 +14,7 @@ from tests.analysis.test_report import page_of
 from revbis.analysis import figures
 from revbis.analysis.compare import pooled
 from revbis.analysis.differences import Differences, difference_table, differences
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import pair_table
 from revbis.cli import main
 

@@ -9,7 +9,7 @@ from tests.analysis.runs import study_of
 
 from revbis.analysis import compare, figures, stats, tables
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 SCORES = {"a": np.array([1.0, 2.0])}
 

@@ -12,7 +12,7 @@ from tests.analysis.test_report import Page
 
 from revbis.analysis import curves, tables
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import gap_table
 
 CHEETAH, HAMMER = "dmc:cheetah_run", "metaworld:hammer"

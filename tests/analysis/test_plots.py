@@ -11,7 +11,7 @@ from PIL import Image
 from tests.analysis.runs import learning_study, study_of, write_run
 
 from revbis.analysis import figures, stats
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
 FIGURES = (figures.learning_curves, figures.ablation, figures.coefficients)

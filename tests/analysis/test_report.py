@@ -18,7 +18,7 @@ from tests.cli import fails
 
 from revbis.analysis import tables
 from revbis.analysis.page import Media, Trainings, write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.cli import main
 
 ODD = "<script>alert(1)</script>"

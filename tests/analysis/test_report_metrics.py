@@ -14,7 +14,7 @@ from tests.analysis.test_report import page_of
 
 from revbis.analysis import tables
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 CHEETAH, HAMMER = "dmc:cheetah_run", "metaworld:hammer"
 in_browser = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)

@@ -9,7 +9,7 @@ from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, choose, c
 from tests.analysis.fake_study import fake_run, large_study
 
 from revbis.analysis.page import Media, write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
 

@@ -14,8 +14,9 @@ from tests.analysis.test_report import Page, page_of
 
 from revbis.analysis import curves, runs
 from revbis.analysis.page import writer
-from revbis.analysis.runs import Failures, due_frame, failure_text, read_failures
-from revbis.analysis.scores import read_study
+from revbis.analysis.problems import failure_text
+from revbis.analysis.runs import Failures, due_frame, read_failures
+from revbis.analysis.study import read_study
 from revbis.cli import main
 from revbis.io.files import shown_path
 from revbis.runs.config import Config

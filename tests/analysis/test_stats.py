@@ -13,7 +13,7 @@ from rliable import metrics
 from tests.analysis.runs import write_lines, write_run
 
 from revbis.analysis import curves, stats
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 
 
 def arrays(**scores: list[float]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.runs import study_of, write_run
 
 from revbis.analysis import compare, tables
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
 

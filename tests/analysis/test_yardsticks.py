@@ -12,7 +12,7 @@ from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page
 
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import yardstick_table
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     write_file(folder, 10, {"phi_value": "much"})
     study = read_study([tmp_path])
     assert study.runs[0].yardsticks == {}
-    assert any("yardsticks.json cannot be read" in problem for problem in study.problems)
+    assert any("yardsticks.json cannot be read" in str(problem) for problem in study.problems)
 
 
 def test_a_study_without_yardsticks(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.fuzz.runs import finished, stopped, walk
 
 from revbis import tabular
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.runs import checkpoint, preflight
 from revbis.runs.config import setting_names
 from revbis.runs.run import open_run, train

@@ -18,7 +18,7 @@ from revbis.agents import TDMPC, DrQV2, DrQV2Settings, TDMPCSettings
 from revbis.analysis import figures, stats, tables
 from revbis.analysis.differences import differences
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.envs import make_env
 from revbis.envs.distractors import Distractor, PixelNoise
 from revbis.replay import Batch, PrioritisedReplay, Replay, Sequences

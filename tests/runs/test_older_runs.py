@@ -13,7 +13,7 @@ import pytest
 from tests.runs import evaluations
 
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.runs.config import Config
 from revbis.runs.run import open_run, train
 

@@ -8,7 +8,7 @@ import torch
 from tests.runs import evaluations, tiny_config
 
 from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.cli import main
 from revbis.io.files import read_records
 from revbis.runs.run import open_run, train

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import curves, stats
-from revbis.analysis.scores import Group, Study, as_study
+from revbis.analysis.study import Group, Study, as_study
 from revbis.envs.suites import suite_of
 from revbis.io import schema
 

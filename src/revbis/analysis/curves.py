@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from revbis.analysis.runs import Evaluation, Run
-    from revbis.analysis.scores import Group
+    from revbis.analysis.study import Group
 
 Kind = Literal["final", "best", "area"]
 KINDS = ("final", "best", "area")

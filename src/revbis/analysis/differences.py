@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import compare, curves, stats
-from revbis.analysis.scores import as_study
+from revbis.analysis.study import as_study
 from revbis.analysis.tables import INTERVALS, Cell, Column, Table, decimals
 from revbis.io import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from revbis.analysis.scores import Study
+    from revbis.analysis.study import Study
 
 _COLUMNS = ("difference", "p", "pairs", "left out")
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from revbis.analysis import compare, curves, stats
 from revbis.analysis.differences import Differences, refuse_nothing
-from revbis.analysis.scores import Group, Study, as_study
+from revbis.analysis.study import Group, Study, as_study
 from revbis.io.files import atomic_file
 from revbis.representation import MEASURES
 from revbis.representation.exactness_report import interval

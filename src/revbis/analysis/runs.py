@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from revbis.analysis.problems import Kind, Problem, explained, shortened
 from revbis.io import schema
-from revbis.io.files import Record, named, read_lines, read_records
+from revbis.io.files import Record, read_lines, read_records
 from revbis.io.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import (
@@ -34,10 +34,11 @@ from revbis.runs.folder import (
 from revbis.runs.records import agent_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from revbis.analysis.problems import OnProblem
 
 _LARGEST_COUNT = 2**53  # the largest that the page's script can tell from its neighbours
-_LETTERS = 300  # of a reason
 
 
 def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> Iterator[Path]:
@@ -85,34 +86,9 @@ def count(value: Any) -> int | None:
     return int(value)
 
 
-def explained(reason: Exception) -> str:
-    """Why something cannot be read, in a line that is not too long."""
-    if isinstance(reason, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(reason, UnicodeDecodeError):
-        return "it is not text"
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror
-    return shortened(str(reason))
-
-
-def shortened(text: str) -> str:
-    """A text in one line that is not too long."""
-    text = " ".join(printable(text).split())
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
-
-
-def printable(text: str) -> str:
-    """A text without halves of surrogate pairs, which JSON and file names can hold."""
-    return text.encode(errors="replace").decode()
-
-
-OnProblem = Callable[[str], None]
-
 # Not part of a method: where and on what it ran, and how it was evaluated.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes", "yardstick_every"}
 _LARGEST_RETURN = 1e100
-# Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
 T = TypeVar("T")
 
 
@@ -231,9 +207,8 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
     try:
         config = Config.read(folder / CONFIG)
     except (ValueError, OSError) as reason:
-        text = explained(reason)
-        where = "" if CONFIG in text else f"{CONFIG}: "
-        problem(f"{folder} is left out: {where}{text}")
+        where = "" if isinstance(reason, ValueError) else f"{CONFIG}: "
+        problem(Problem(Kind.BAD_CONFIG, folder, {"reason": where + explained(reason)}))
         return None
     evaluations = _read_evaluations(folder, config, problem)
     yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
@@ -275,7 +250,7 @@ def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: {FAILURES} cannot be read: {explained(reason)}")
+        problem(_bad_file(folder, FAILURES, reason))
         return None
     failures = file["failures"]
     if not failures:
@@ -283,40 +258,33 @@ def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
     return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
 
 
-def failure_text(failures: Failures) -> str:
-    """How a run failed, in words."""
-    what = "given up" if failures.given_up else "to be retried"
-    often = "1 failure" if failures.total == 1 else f"{failures.total} failures"
-    return f"{what} after {often}; last reason: {failures.reason}"
-
-
 def _finished(folder: Path, config: Config, problem: OnProblem) -> bool:
     try:
         return is_finished(read_result(folder), config.frames)
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: {RESULT} cannot be read: {explained(reason)}")
+        problem(_bad_file(folder, RESULT, reason))
         return False
 
 
 def _report_standing(run: Run, problem: OnProblem) -> None:
     if not run.evaluations:
-        problem(f"{run.folder} has no evaluation yet")
+        problem(Problem(Kind.NO_EVALUATION, run.folder))
     elif not run.finished:
-        problem(f"{run.folder} is not finished: {run.frames:,} of {run.config.frames:,} frames")
+        frames = {"frames": run.frames, "budget": run.config.frames}
+        problem(Problem(Kind.UNFINISHED, run.folder, frames))
 
 
 def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[Evaluation]:
     by_frame: dict[int, Evaluation] = {}
-    for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
+    for line in _read_lines(folder, EVALUATIONS, EvaluationLine, problem):
         one = _evaluation(line, config)
         if one.train_return is not None and not abs(one.train_return) <= _LARGEST_RETURN:
-            text = f"the return on training variants at frame {one.reached:,} is not finite"
-            problem(f"{folder}: {text}, left out")
+            problem(Problem(Kind.TRAIN_NOT_FINITE, folder, {"frame": one.reached}))
             one = one._replace(train_return=None)
         if abs(one.mean_return) <= _LARGEST_RETURN:
             by_frame[one.frames] = one
         else:
-            problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
+            problem(Problem(Kind.NOT_FINITE, folder, {"frame": one.reached}))
     return [by_frame[frames] for frames in sorted(by_frame)]
 
 
@@ -345,24 +313,32 @@ def _share(successes: Sequence[bool | None] | None) -> float | None:
 
 
 def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
-    lines = _read_lines(folder / ALARMS, AlarmLine, "alarm", problem)
     return [
         RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for line in lines
+        for line in _read_lines(folder, ALARMS, AlarmLine, problem)
     ]
 
 
-def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> list[T]:
+def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
+    lines = read_lines(folder / name)
+    details: dict[str, Any]
+    if lines.unreadable:
+        details = {"file": name, "reason": lines.unreadable}
+        problem(Problem(Kind.BAD_RECORDS, folder, details))
+    if lines.malformed:
+        problem(Problem(Kind.NOT_JSON, folder, {"file": name, "lines": lines.malformed}))
+    what = {EVALUATIONS: "evaluation", ALARMS: "alarm"}[name]
     records: list[T] = []
-    malformed: list[int] = []
-    for line, record in read_lines(path, problem).records:
+    invalid: list[int] = []
+    for line, record in lines.records:
         try:
             records.append(schema.convert(record, kind, what))
         except ValueError:
-            malformed.append(line)
-    if malformed:
-        problem(f"{path}: {named(malformed)} skipped: not a valid {what}")
+            invalid.append(line)
+    if invalid:
+        details = {"file": name, "lines": invalid, "record": f"valid {what}"}
+        problem(Problem(Kind.INVALID_LINES, folder, details))
     return records
 
 
@@ -378,7 +354,7 @@ def _read_yardsticks(
     except FileNotFoundError:
         return newest
     except (OSError, ValueError) as reason:
-        problem(f"{folder}: {YARDSTICKS} cannot be read: {explained(reason)}")
+        problem(_bad_file(folder, YARDSTICKS, reason))
         return newest
     own = _finite(file["yardsticks"]), file["frames"]
     return own if own[1] >= newest[1] else newest
@@ -393,11 +369,12 @@ def _read_about(folder: Path, problem: OnProblem) -> AboutFile:
     try:
         return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
     except (OSError, ValueError) as reason:
-        problem(
-            f"{folder}: {ABOUT} cannot be read: {explained(reason)}; its versions and command are "
-            "not known"
-        )
+        problem(_bad_file(folder, ABOUT, reason, Kind.BAD_ABOUT))
         return {}
+
+
+def _bad_file(folder: Path, name: str, reason: Exception, kind: Kind = Kind.BAD_FILE) -> Problem:
+    return Problem(kind, folder, {"file": name, "reason": explained(reason)})
 
 
 def _hashable(value: object) -> Any:

@@ -22,7 +22,7 @@ from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from revbis.analysis.scores import Group, Study
+    from revbis.analysis.study import Group, Study
 
 Origin = Literal["measured", "reported"]
 FIRST, SECOND = 1, 2

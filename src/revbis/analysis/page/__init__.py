@@ -16,7 +16,8 @@ from revbis.analysis import compare, curves
 from revbis.analysis.page import sections
 from revbis.analysis.page.data import Trainings, page_data
 from revbis.analysis.page.sections import Media, paired_part, summary
-from revbis.analysis.scores import Study, as_study
+from revbis.analysis.problems import failure_text
+from revbis.analysis.study import Study, as_study
 from revbis.io import schema
 from revbis.io.files import atomic_write, shown_path
 
@@ -67,7 +68,7 @@ def write_report(
 def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
     """What the templates lay out."""
     root, at = _root(study), compare.budgets(study)
-    malformed = [text for run in study.runs for text in trainings.of(run).malformed]
+    unread = [each for run in study.runs for each in trainings.of(run).problems]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
     pool, not_pooled = _pooled(study)
@@ -79,7 +80,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "title": sections.title(study),
         "tiles": sections.tiles(study),
         "failing": sections.failing(study, root),
-        "messages": sections.messages(study, root, [*malformed, *skipped]),
+        "messages": sections.messages(study, root, [*unread, *skipped]),
         "alarms": sections.alarms(study),
         "summary": summary(study, at),
         "gaps": sections.gaps(study),
@@ -127,7 +128,7 @@ def _templates() -> Environment:
     )
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     templates.globals |= {"file": _file, "counted": sections.counted}
-    templates.filters["duration"] = sections.duration
+    templates.filters |= {"duration": sections.duration, "failure_text": failure_text}
     return templates
 
 

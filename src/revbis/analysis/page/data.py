@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from revbis.analysis import curves, stats
+from revbis.analysis.problems import Kind, Problem
 from revbis.analysis.runs import count, number
-from revbis.io.files import Record, named, record_of
+from revbis.io.files import Record, record_of
 from revbis.runs.folder import TRAINING
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from revbis.analysis.compare import Pooled
     from revbis.analysis.runs import Run
-    from revbis.analysis.scores import Group, Study
+    from revbis.analysis.study import Group, Study
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
@@ -37,7 +38,7 @@ class Training:
         hours: Time so far.
         values: Every other number by name; None where a line does not have it.
         phases: Seconds spent in each phase so far.
-        odd: What cannot be read in the file, in words.
+        problems: What cannot be read in the file.
     """
 
     frames: list[int] = field(default_factory=list)
@@ -45,7 +46,7 @@ class Training:
     hours: list[float | None] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    malformed: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -76,11 +77,13 @@ class Trainings:
             state = path.stat()
             stamp = (state.st_mtime_ns, state.st_size)
             if known is None or known[0] != stamp:
-                known = self._seen[run.folder] = (stamp, _read(path))
+                known = self._seen[run.folder] = (stamp, _read(run.folder))
         except FileNotFoundError:
             return Training()
         except OSError as reason:
-            return Training(malformed=(f"{path} cannot be read: {reason.strerror}",))
+            return Training(
+                problems=(_problem(Kind.BAD_RECORDS, run.folder, reason=reason.strerror),)
+            )
         return known[1]
 
 
@@ -98,12 +101,12 @@ def hours(seconds: object) -> float | None:
     return None if known is None else rounded(known / 3600)
 
 
-def _read(path: Path) -> Training:
+def _read(folder: Path) -> Training:
     """A sample of the file's lines: parsing all lines of a sweep would take most of the time.
 
     The last line may be incomplete, as a run appends to it.
     """
-    lines = path.read_text(errors="replace").split("\n")
+    lines = (folder / TRAINING).read_text(errors="replace").split("\n")
     half = lines.pop()
     if record_of(half) is not None:
         lines.append(half)
@@ -117,15 +120,28 @@ def _read(path: Path) -> Training:
             malformed.append(i)
         else:
             records.append(record)
-    problems = (
-        [f"{path}: {named(sorted(malformed))} skipped: not a training record"] if malformed else []
-    )
-    return _summarise(records, path, problems)
+    problems = []
+    if malformed:
+        details = {"lines": sorted(malformed), "record": "training record"}
+        problems.append(_problem(Kind.INVALID_LINES, folder, **details))
+    not_numbers = {
+        name
+        for record in records
+        for name, value in record.items()
+        if value is not None and number(value) is None
+    }
+    if not_numbers:
+        problems.append(_problem(Kind.NOT_NUMBERS, folder, names=sorted(not_numbers)))
+    return _summarise(records, tuple(problems))
 
 
-def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Training:
+def _problem(kind: Kind, folder: Path, **details: Any) -> Problem:
+    return Problem(kind, folder, {"file": TRAINING, **details})
+
+
+def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> Training:
     if not lines:
-        return Training(malformed=tuple(problems))
+        return Training(problems=problems)
     names = dict.fromkeys(
         name
         for line in lines
@@ -138,10 +154,6 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
         for name, value in lines[-1].items()
         if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
-    malformed = sorted({name for line in lines for name in _malformed(line)})
-    if malformed:
-        text = f"{path}: values that are not numbers are skipped: {', '.join(malformed)}"
-        problems = [*problems, text]
     return Training(
         frames=[count(line["frames"]) or 0 for line in lines],
         updates=[count(line.get("updates")) or 0 for line in lines],
@@ -150,13 +162,8 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
             name: series for name, series in values.items() if any(v is not None for v in series)
         },
         phases=phases,
-        malformed=tuple(problems),
+        problems=problems,
     )
-
-
-def _malformed(line: Record) -> list[str]:
-    """Names of values that are neither numbers nor null."""
-    return [name for name, value in line.items() if value is not None and number(value) is None]
 
 
 RunState = Literal["finished", "unfinished", "stalled", "failed"]

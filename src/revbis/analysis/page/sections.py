@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import curves, stats, tables
 from revbis.analysis.differences import difference_table, differences
-from revbis.analysis.runs import RaisedAlarm, Run, failure_text, printable
-from revbis.analysis.scores import Group, Study
+from revbis.analysis.problems import LEFT_OUT, Kind, Problem
+from revbis.analysis.study import Group, Study
 from revbis.analysis.tables import FIRST, gap_table, yardstick_table
 from revbis.io.files import atomic_write
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from revbis.analysis.page.data import Training, Trainings
+    from revbis.analysis.runs import Failures, RaisedAlarm, Run
     from revbis.analysis.tables import Table
 
 _NAME = "differences"
@@ -264,20 +265,20 @@ def tiles(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def failing(study: Study, root: Path) -> list[tuple[str, str]]:
-    """Runs that have failed and are not finished: the folder below the root, and the reason."""
+def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:
+    """Runs that have failed and are not finished, by their folder below the root."""
     return [
-        (str(one.folder).removeprefix(f"{root}/"), failure_text(one.failures))
-        for one in study.failing
+        (str(each.run).removeprefix(f"{root}/"), each.details["failures"])
+        for each in study.problems
+        if each.kind is Kind.FAILED
     ]
 
 
-def messages(study: Study, root: Path, more: Sequence[str]) -> list[str]:
+def messages(study: Study, root: Path, more: Sequence[Problem]) -> list[str]:
     """Problems of the study, missing runs first; failed runs have a list of their own."""
-    apart = {printable(f"{f.folder} is {failure_text(f.failures)}") for f in study.failing}
-    texts = [problem for problem in (*study.problems, *more) if problem not in apart]
-    texts = [problem.replace(f"{root}/", "") for problem in texts]
-    return sorted(texts, key=lambda problem: " is left out: " not in problem)
+    shown = [each for each in (*study.problems, *more) if each.kind is not Kind.FAILED]
+    shown.sort(key=lambda problem: problem.kind not in LEFT_OUT)
+    return [str(problem).replace(f"{root}/", "") for problem in shown]
 
 
 def alarms(study: Study) -> list[tuple[Group, str, RaisedAlarm]]:
@@ -334,7 +335,7 @@ def timing(
 
 def episodes(
     study: Study, media: Mapping[Path, Media]
-) -> tuple[list[tuple[Group, str, dict[str, str]]], list[str]]:
+) -> tuple[list[tuple[Group, str, dict[str, str]]], list[Problem]]:
     """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
     shown, skipped, room = [], [], _ROOM
     for group, run in _runs(study):
@@ -345,7 +346,8 @@ def episodes(
                 continue
             size = path.stat().st_size * 4 // 3
             if size > room:
-                skipped.append(f"{name}: {path.name} is left out, the page would be too large")
+                about = {"name": name, "file": path.name}
+                skipped.append(Problem(Kind.NO_ROOM, run.folder, about))
                 continue
             room -= size
             urls[kind] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

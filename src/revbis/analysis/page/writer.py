@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from revbis.analysis import curves
 from revbis.analysis.page import Trainings, write_report
 from revbis.analysis.page.sections import Media
+from revbis.analysis.problems import Kind, Problem
 from revbis.analysis.runs import run_folders
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 from revbis.io import schema
 from revbis.io.files import atomic_path
 from revbis.runs.folder import (
@@ -34,7 +35,7 @@ from revbis.runs.folder import (
 
 if TYPE_CHECKING:
     from revbis.analysis.runs import Run
-    from revbis.analysis.scores import Group
+    from revbis.analysis.study import Group
     from revbis.runs.config import Config
 
 _LOG = logging.getLogger("revbis")
@@ -211,12 +212,12 @@ class PageWriter:
                 advance(text)
         return media
 
-    def _warn(self, problems: Sequence[str]) -> None:
-        new = [problem for problem in problems if problem not in self._warned]
+    def _warn(self, problems: Sequence[Problem]) -> None:
         if self._live:  # unfinished runs are the reason to watch
-            new = [problem for problem in new if " is not finished: " not in problem]
-        for problem in new[:_WARNINGS]:
-            _LOG.warning("%s", problem)
+            problems = [problem for problem in problems if problem.kind is not Kind.UNFINISHED]
+        new = [text for text in map(str, problems) if text not in self._warned]
+        for text in new[:_WARNINGS]:
+            _LOG.warning("%s", text)
         if len(new) > _WARNINGS:
             _LOG.warning("and %d more: the page lists all of them", len(new) - _WARNINGS)
         self._warned.update(new)
@@ -230,22 +231,23 @@ def watch(writer: PageWriter, show: Callable[[str], None]) -> None:
         show: Called with the page's path, or what is waited for, whenever that changes.
     """
     before: dict[Path, tuple[int, int]] | None = None
-    shown = ""
+    shown, page = "", None
     try:
         while True:
             start, now = time.monotonic(), _stamps(writer.runs)
             if now != before:
                 before = now
                 try:
-                    text = f"open {writer.write()}"
+                    page = writer.write()
+                    text = f"open {page}"
                 except (ValueError, OSError) as problem:
-                    text = f"waiting: {problem}"
+                    page, text = None, f"waiting: {problem}"
                 if text != shown:
                     show(text)
                     shown = text
             time.sleep(max(_PAUSE_SECONDS, _SHARE * (time.monotonic() - start)))
     except KeyboardInterrupt:
-        if shown.startswith("open "):
+        if page is not None:
             show(f"\nopen {writer.write(last=True)}")
 
 

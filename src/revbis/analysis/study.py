@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis.analysis.runs import (
-    Evaluation,
-    Failures,
-    OnProblem,
-    Run,
-    failure_text,
-    printable,
-    read_failures,
-    read_run,
-    run_folders,
-)
+from revbis.analysis.problems import Kind, OnProblem, Problem
+from revbis.analysis.runs import Run, read_failures, read_run, run_folders
 from revbis.io import schema
 from revbis.io.files import naming
 from revbis.runs.folder import unpacked
@@ -31,7 +22,7 @@ _ENVIRONMENT = (
 )
 
 
-class Row(NamedTuple):
+class TidyRow(NamedTuple):
     """One evaluation in the tidy table.
 
     Attributes:
@@ -64,18 +55,6 @@ class Row(NamedTuple):
     status: Mapping[str, float]
 
 
-class Failing(NamedTuple):
-    """A run that is not finished and has failed.
-
-    Attributes:
-        folder: Where it is.
-        failures: How often and why.
-    """
-
-    folder: Path
-    failures: Failures
-
-
 @dataclass(frozen=True)
 class Group:
     """Runs that differ only in their seed, and may therefore be averaged.
@@ -102,13 +81,11 @@ class Study:
 
     Attributes:
         groups: In order of task and label.
-        problems: What is missing, mixed or unreadable, in words.
-        failing: Runs that have failed and are not finished, also those that cannot be read.
+        problems: What is missing, mixed, failed or unreadable.
     """
 
     groups: tuple[Group, ...]
-    problems: tuple[str, ...]
-    failing: tuple[Failing, ...] = ()
+    problems: tuple[Problem, ...]
 
     @property
     def runs(self) -> list[Run]:
@@ -129,10 +106,23 @@ class Study:
         """The group of a label on a task, if there is one."""
         return next((g for g in self.groups if (g.label, g.task) == (label, task)), None)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TidyRow]:
         """The tidy table: a row for each evaluation."""
         return [
-            _row(group, run, one)
+            TidyRow(
+                method=group.label,
+                task=group.task,
+                seed=run.config.seed,
+                frames=one.frames,
+                agent_steps=one.agent_steps,
+                updates=one.updates,
+                seconds=one.seconds,
+                mean_return=one.mean_return,
+                success=one.success,
+                train_mean_return=one.train_return,
+                train_success=one.train_success,
+                status=one.status,
+            )
             for group in self.groups
             for run in group.runs
             for one in run.evaluations
@@ -147,7 +137,7 @@ class Study:
             path.open("w", newline="", encoding="utf-8", errors="replace") as file,
         ):
             writer = csv.writer(file)
-            writer.writerow([*Row._fields[:-1], *reported])
+            writer.writerow([*TidyRow._fields[:-1], *reported])
             writer.writerows([*row[:-1], *map(row.status.get, reported)] for row in rows)
 
 
@@ -160,22 +150,19 @@ def read_study(paths: Iterable[Path]) -> Study:
         ValueError: If there is no run at all, with what is there instead, or if a zip file that is
             passed cannot be unpacked.
     """
-    problems: list[str] = []
-    folders = _run_folders(paths, problems.append)
-    failing: list[Failing] = []
+    problems: list[Problem] = []
     runs = []
-    for folder in folders:
+    for folder in _run_folders(paths, problems.append):
         run = read_run(folder, problems.append)
         runs += [] if run is None else [run]
         failures = read_failures(folder, lambda _: None) if run is None else run.failures
         if failures is not None and not (run and run.finished):
-            failing.append(Failing(folder, failures))
-            problems.append(f"{folder} is {failure_text(failures)}")
+            problems.append(Problem(Kind.FAILED, folder, {"failures": failures}))
     if not runs:
-        raise ValueError("; ".join(["there is no run to read", *problems]))
+        raise ValueError("; ".join(["there is no run to read", *map(str, problems)]))
     groups = _grouped(_without_doubles(runs, problems.append))
     problems += _comparability(groups)
-    return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
+    return Study(tuple(groups), tuple(problems))
 
 
 def as_study(value: object) -> Study:
@@ -192,17 +179,21 @@ def as_study(value: object) -> Study:
 def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
     if not isinstance(paths, (list, tuple, set, Iterator)):
         raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
+
+    def bad_folder(reason: str) -> None:
+        problem(Problem(Kind.BAD_FOLDER, details={"reason": reason}))
+
     folders: dict[Path, None] = {}
     for each in paths:
         path: Path = unpacked(schema.convert(each, Path, "each of paths"))
         if not path.exists():
-            problem(f"{path} does not exist")
+            problem(Problem(Kind.ABSENT, path))
         elif not path.is_dir():
-            problem(f"{path} is not a run folder: pass folders that revbis train or sweep made")
+            problem(Problem(Kind.NOT_A_FOLDER, path))
         else:
-            below = sorted(run_folders(path, problem))
+            below = sorted(run_folders(path, bad_folder))
             if not below:
-                problem(f"{path} contains no run")
+                problem(Problem(Kind.NO_RUN, path))
             folders |= dict.fromkeys(folder.resolve() for folder in below)
     return list(folders)
 
@@ -218,7 +209,7 @@ def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
             continue
         better, worse = (run, other) if run.frames > other.frames else (other, run)
         runs_by_identity[identity] = better
-        problem(f"{worse.folder} is left out: {better.folder} is the same run")
+        problem(Problem(Kind.DUPLICATE, worse.folder, {"kept": better.folder}))
     return list(runs_by_identity.values())
 
 
@@ -253,62 +244,44 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     return labels
 
 
-def _comparability(groups: Sequence[Group]) -> list[str]:
+def _comparability(groups: Sequence[Group]) -> Iterator[Problem]:
     """What a reader must know before comparing the groups."""
-    problems = []
     for task in sorted({group.task for group in groups}):
         runs = [run for group in groups if group.task == task for run in group.runs]
         for name in _ENVIRONMENT:
             values = sorted({str(getattr(run.config, name)) for run in runs})
             if len(values) > 1:
-                problems.append(
-                    f"{task}: {name} is {' and '.join(values)}: returns are not comparable"
-                )
+                about = {"task": task, "setting": name, "values": values}
+                yield Problem(Kind.MIXED_SETTING, details=about)
         presets = sorted({run.config.preset for run in runs})
         if len(presets) > 1:
-            problems.append(f"{task}: presets {' and '.join(presets)} are not comparable")
+            yield Problem(Kind.MIXED_PRESETS, details={"task": task, "values": presets})
+    yield from _missing_seeds(groups)
+    yield from _mixed_versions([run for group in groups for run in group.runs])
+
+
+def _missing_seeds(groups: Sequence[Group]) -> Iterator[Problem]:
     every = sorted({seed for group in groups for seed in group.seeds})
-    for label in sorted({group.label for group in groups}):
-        if "(" in label:
-            problems.append(
-                f"{label} is kept separate: its settings differ from those of other runs"
-            )
-        for group in (group for group in groups if group.label == label):
-            missing = [seed for seed in every if seed not in group.seeds]
-            if missing:
-                problems.append(f"{group.task}, {label}: no seed {', '.join(map(str, missing))}")
-            if len(group.seeds) == 1:
-                problems.append(f"{group.task}, {label}: one seed only, so no spread is known")
-    return problems + _mixed_versions([run for group in groups for run in group.runs])
+    separate = ""
+    for group in sorted(groups, key=lambda group: (group.label, group.task)):
+        if group.label not in (group.runs[0].config.method, separate):
+            separate = group.label
+            yield Problem(Kind.SEPARATE, details={"label": separate})
+        about = {"task": group.task, "label": group.label}
+        if missing := [seed for seed in every if seed not in group.seeds]:
+            yield Problem(Kind.NO_SEEDS, details={**about, "seeds": missing})
+        if len(group.seeds) == 1:
+            yield Problem(Kind.ONE_SEED, details=about)
 
 
-def _mixed_versions(runs: Sequence[Run]) -> list[str]:
+def _mixed_versions(runs: Sequence[Run]) -> Iterator[Problem]:
     seen: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        versions = run.about.get("versions")
-        for name, value in (versions if isinstance(versions, dict) else {}).items():
+        for name, value in run.about.get("versions", {}).items():
             seen[name].add(str(value))
         if run.about:
             seen["revision"].add(str(run.about.get("revision")))
-    return [
-        f"versions are mixed: {name} {' and '.join(sorted(values))}"
-        for name, values in sorted(seen.items())
-        if len(values) > 1
-    ]
-
-
-def _row(group: Group, run: Run, one: Evaluation) -> Row:
-    return Row(
-        method=group.label,
-        task=group.task,
-        seed=run.config.seed,
-        frames=one.frames,
-        agent_steps=one.agent_steps,
-        updates=one.updates,
-        seconds=one.seconds,
-        mean_return=one.mean_return,
-        success=one.success,
-        train_mean_return=one.train_return,
-        train_success=one.train_success,
-        status=one.status,
-    )
+    for name, values in sorted(seen.items()):
+        if len(values) > 1:
+            about = {"name": name, "values": sorted(values)}
+            yield Problem(Kind.MIXED_VERSIONS, details=about)
