@@ -12,8 +12,8 @@ from tests.analysis.runs import study_of, write_run
 from tests.analysis.test_report import page_of
 
 from revbis.analysis import figures
-from revbis.analysis.compare import pooled
 from revbis.analysis.differences import Differences, difference_table, differences
+from revbis.analysis.scores import pool_scores
 from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import pair_table
 from revbis.cli import main
@@ -83,7 +83,7 @@ def test_nothing_is_a_percentage_of_a_baseline_without_a_score(tmp_path: Path) -
     study = study_of(tmp_path, {(CHEETAH, "simsr"): [20.0], (HAMMER, "simsr"): [0.5]})
     found = differences(study, "drqv2")
     assert [row.task for row in found.rows] == [CHEETAH, HAMMER]
-    assert "Nothing is pooled over tasks: drqv2 scores 0 on hammer." in found.notes
+    assert "Nothing is pooled over tasks: drqv2 scores 0 on hammer" in found.notes
 
 
 def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> N
         "simsr, cheetah_run (return)": ["+20.0 [+10.0, +30.0]", "0.5", "2", "3"]
     }
     assert found.unpaired == 3
-    assert "cheetah_run, simsr: n = 3 of 4 at the budget." in found.notes
+    assert "cheetah_run, simsr: n = 3 of 4 at the budget" in found.notes
     caption = str(figures.forest(read_study([tmp_path]), found).get_label())
     assert "only one of the two has their seed: 3 runs." in caption
 
@@ -132,10 +132,10 @@ def test_what_cannot_be_paired_is_named(tmp_path: Path) -> None:
     found = differences(read_study([tmp_path]), "drqv2")
     assert [(row.label, row.task) for row in found.rows] == [("simsr", CHEETAH)]
     notes = "\n".join(found.notes)
-    assert "cheetah_run, mico: no seed in common with drqv2." in notes
-    assert "cheetah_run, dbc: no seed has reached the budget." in notes
+    assert "cheetah_run, mico: no seed in common with drqv2" in notes
+    assert "cheetah_run, dbc: no seed has reached the budget" in notes
     assert "walker_run is left out: drqv2 has no score there" in notes
-    assert "hopper_hop is left out: not comparable, quality is fast and full." in notes
+    assert "hopper_hop is left out: not comparable, quality is fast and full" in notes
     assert "Nothing is pooled over tasks: " in notes
 
 
@@ -160,7 +160,7 @@ def test_evaluations_at_different_frames_are_not_pooled(tmp_path: Path) -> None:
             simsr = {frames: float(frames) for frames in range(0, 41, every)}
             write_run(tmp_path, simsr, task=task, method="simsr", seed=seed)
     study = read_study([tmp_path])
-    pool = pooled(study, "final")
+    pool = pool_scores(study, "final")
     assert sorted(pool.tasks) == [HOPPER, WALKER]
     assert "cheetah_run is left out: evaluations are at different frames" in pool.notes
     first = differences(study, "drqv2").rows[0]
@@ -175,7 +175,7 @@ def test_methods_without_a_common_seed_of_a_task_are_not_pooled(tmp_path: Path) 
     study = read_study([tmp_path])
     found = differences(study, "drqv2")
     assert [row.task for row in found.rows] == [CHEETAH]
-    assert "All tasks: simsr is left out: no seed in common on some task." in found.notes
+    assert "All tasks: simsr is left out: no seed in common on some task" in found.notes
     [(_, cells)] = pair_table(study).rows
     assert [cell.text for cell in cells[1:]] == ["–"] * 3
 
@@ -185,7 +185,7 @@ def test_one_pair_has_no_width(tmp_path: Path) -> None:
         study_of(tmp_path, {(CHEETAH, "drqv2"): [1.0], (CHEETAH, "mico"): [4.0]}), "drqv2"
     )
     assert tuple(found.rows[0].of[:4]) == (3.0, 3.0, 3.0, 1.0)
-    assert "A task with one pair adds no width to an interval." in found.notes
+    assert "A task with one pair adds no width to an interval" in found.notes
 
 
 @pytest.mark.parametrize("baseline", ["drqv3", "", None, 3])
@@ -293,4 +293,4 @@ def test_a_baseline_that_has_no_score_yet_is_why_nothing_is_pooled(tmp_path: Pat
             write_run(tmp_path, [0.0, 100.0], task=task, method=method)
     found = differences(read_study([tmp_path]), "drqv2")
     assert not found.rows
-    assert "Nothing is pooled over tasks: drqv2 has no score yet." in found.notes
+    assert "Nothing is pooled over tasks: drqv2 has no score yet" in found.notes

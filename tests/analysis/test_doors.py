@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from tests.analysis.runs import study_of
 
-from revbis.analysis import compare, figures, stats, tables
+from revbis.analysis import figures, stats, tables
 from revbis.analysis.page import write_report
+from revbis.analysis.scores import budgets
 from revbis.analysis.study import read_study
 
 SCORES = {"a": np.array([1.0, 2.0])}
@@ -62,7 +63,7 @@ def test_studies(wrong: Any, tmp_path: Path) -> None:
         lambda: figures.learning_curves(wrong),
         lambda: figures.coefficients(wrong),
         lambda: figures.ablation(wrong),
-        lambda: compare.budgets(wrong),
+        lambda: budgets(wrong),
         lambda: write_report(wrong, tmp_path / "page"),
     ):
         with pytest.raises(ValueError, match="a Study, as read_study gives, is wanted, got"):

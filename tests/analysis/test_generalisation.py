@@ -10,8 +10,9 @@ import pytest
 from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page
 
-from revbis.analysis import curves, tables
+from revbis.analysis import tables
 from revbis.analysis.page import write_report
+from revbis.analysis.scores import curve
 from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import gap_table
 
@@ -76,8 +77,8 @@ def test_scores_are_those_on_evaluation_variants(study: Study) -> None:
     assert table.records[0]["method"] == "drqv2" and table.records[0]["mean"] == 200.0
     (run, *_) = study.runs
     for variants, wanted in (("eval", [0, 100]), ("train", [0, 150]), ("gap", [0, 50])):
-        curve = curves.curve(run, variants=variants)
-        assert (curve.frames.tolist(), curve.scores.tolist()) == ([0, 10], wanted)
+        frames, values = curve(run, variants=variants)
+        assert (frames.tolist(), values.tolist()) == ([0, 10], wanted)
 
 
 def test_evaluations_before_there_were_two_are_left_out(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_evaluations_before_there_were_two_are_left_out(tmp_path: Path) -> None:
     write_run(tmp_path, scores, train={10: 8.0}, **settings)
     study = read_study([tmp_path])
     (run,) = study.runs
-    assert curves.curve(run).frames.tolist() == [0, 10, 20]
-    assert curves.curve(run, variants="gap").frames.tolist() == [10]
+    assert curve(run).frames.tolist() == [0, 10, 20]
+    assert curve(run, variants="gap").frames.tolist() == [10]
     (cells,) = (cells for _, cells in gap_table(study, budget=20).rows)
     assert [cell.text for cell in cells] == ["8.00", "6.00", "+2.00", "1"]
     assert cells[2].remark == "at 10 frames"

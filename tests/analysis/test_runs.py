@@ -12,10 +12,11 @@ from tests.analysis.fake_study import fake_run
 from tests.analysis.runs import write_run
 from tests.analysis.test_report import Page, page_of
 
-from revbis.analysis import curves, runs
+from revbis.analysis import runs
 from revbis.analysis.page import writer
 from revbis.analysis.problems import failure_text
 from revbis.analysis.runs import Failures, due_frame, read_failures
+from revbis.analysis.scores import align_curves, curve, group_scores
 from revbis.analysis.study import read_study
 from revbis.cli import main
 from revbis.io.files import shown_path
@@ -59,10 +60,10 @@ def test_seeds_agree_after_one_was_resumed_with_another_interval(tmp_path: Path)
     changed = {0: 0.0, 2_503: 9.0, 5_003: 3.0, 10_000: 6.0, 20_001: 8.0}
     write_run(tmp_path, changed, seed=2, eval_every=10_000, **settings)
     (group,) = read_study([tmp_path]).groups
-    frames, scores = curves.common([curves.curve(run) for run in group.runs])
+    frames, scores = align_curves([curve(run) for run in group.runs])
     assert frames.tolist() == [0, 5_000, 10_000, 20_000]
     assert scores.mean(axis=0).tolist() == [0.0, 2.0, 4.0, 6.0]
-    scores = curves.group_scores(group, "final", 20_000)
+    scores = group_scores(group, "final", 20_000)
     assert scores is not None and scores.values.tolist() == [4.0, 8.0] and scores.short == ()
 
 

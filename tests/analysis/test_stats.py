@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from rliable import metrics
 from tests.analysis.runs import write_lines, write_run
 
-from revbis.analysis import curves, stats
+from revbis.analysis import stats
+from revbis.analysis.scores import (
+    Curve,
+    align_curves,
+    curve,
+    group_scores,
+    measure_of,
+    status_curve,
+)
 from revbis.analysis.study import read_study
 
 
@@ -20,8 +28,8 @@ def arrays(**scores: list[float]) -> dict[str, Any]:
     return {task: np.array(values) for task, values in scores.items()}
 
 
-def curve_of(points: dict[int, float]) -> curves.Curve:
-    return curves.Curve(np.array(list(points)), np.array(list(points.values())))
+def curve_of(points: dict[int, float]) -> Curve:
+    return Curve(np.array(list(points)), np.array(list(points.values())))
 
 
 def test_summary() -> None:
@@ -51,13 +59,13 @@ def test_ewma() -> None:
 def test_common_frames_are_never_filled_in() -> None:
     first = curve_of({0: 1.0, 10: 2.0, 20: 3.0, 30: 4.0})
     second = curve_of({0: 5.0, 20: 6.0, 25: 7.0})
-    frames, scores = curves.common([first, second])
+    frames, scores = align_curves([first, second])
     assert frames.tolist() == [0, 20] and scores.tolist() == [[1.0, 3.0], [5.0, 6.0]]
-    assert curves.common([first, second], budget=19)[0].tolist() == [0]
-    assert curves.common([first, second], budget=20)[0].tolist() == [0, 20]
-    assert curves.common([first, curve_of({5: 1.0})])[1].shape == (2, 0)
+    assert align_curves([first, second], budget=19)[0].tolist() == [0]
+    assert align_curves([first, second], budget=20)[0].tolist() == [0, 20]
+    assert align_curves([first, curve_of({5: 1.0})])[1].shape == (2, 0)
     with pytest.raises(ValueError, match="no curve"):
-        curves.common([])
+        align_curves([])
 
 
 def test_area() -> None:
@@ -75,14 +83,14 @@ def test_curve_of_a_run_that_is_late_by_less_than_an_action(tmp_path: Path) -> N
         eval_every=100,
         action_repeat=4,
     )
-    result = curves.curve(read_study([tmp_path]).runs[0])
+    result = curve(read_study([tmp_path]).runs[0])
     assert result.frames.tolist() == [0, 100, 200, 304, 350]
     assert result.scores.tolist() == [1.0, 2.0, 3.0, 9.0, 4.0]
 
 
 def test_curve_is_in_order_and_has_a_frame_once(tmp_path: Path) -> None:
     write_run(tmp_path, {20: 3.0, 0: 1.0, 11: 5.0, 10: 2.0}, action_repeat=2)
-    result = curves.curve(read_study([tmp_path]).runs[0])
+    result = curve(read_study([tmp_path]).runs[0])
     assert result.frames.tolist() == [0, 10, 20] and result.scores.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -90,17 +98,17 @@ def test_curve_of_meta_world_is_success(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [0.0, 0.3, 0.9], task="metaworld:hammer")
     with open(folder / "eval.jsonl", "a") as file:
         file.write('{"frames": 30, "mean_return": 7.0, "success_any": [null]}\n')
-    result = curves.curve(read_study([tmp_path]).runs[0])
+    result = curve(read_study([tmp_path]).runs[0])
     assert result.scores == pytest.approx([0.0, 0.3, 0.9])
 
 
 def test_status_curve(tmp_path: Path) -> None:
     steps: dict[int, Any] = {10: 0.5, 20: 0.25, 30: "nan", 40: None}
     folder = write_run(tmp_path, [0.0], c=steps, action_repeat=4)
-    result = curves.status_curve(read_study([tmp_path]).runs[0], "c")
+    result = status_curve(read_study([tmp_path]).runs[0], "c")
     assert result.frames.tolist() == [40, 80] and result.scores.tolist() == [0.5, 0.25]
     write_lines(folder / "train.jsonl", [{"frames": 4, "agent_steps": 1}])
-    assert len(curves.status_curve(read_study([tmp_path]).runs[0], "c").frames) == 0
+    assert len(status_curve(read_study([tmp_path]).runs[0], "c").frames) == 0
     lines = [
         {"frames": 0, "mean_return": 1.0, "status": {"c": 0.5}},
         {"frames": 10, "mean_return": 1.0, "c": 0.75},
@@ -108,7 +116,7 @@ def test_status_curve(tmp_path: Path) -> None:
         {"frames": 30, "mean_return": 1.0, "status": {}},
     ]
     write_lines(folder / "eval.jsonl", lines)
-    result = curves.status_curve(read_study([tmp_path]).runs[0], "c")
+    result = status_curve(read_study([tmp_path]).runs[0], "c")
     assert result.frames.tolist() == [0, 10] and result.scores.tolist() == [0.5, 0.75]
 
 
@@ -118,7 +126,7 @@ def test_group_scores(tmp_path: Path) -> None:
     write_run(tmp_path, [1.0, 50.0], seed=3, frames=20)
     write_run(tmp_path, [], seed=4, frames=20)
     (group,) = read_study([tmp_path]).groups
-    final = curves.group_scores(group, "final", 20)
+    final = group_scores(group, "final", 20)
     assert final is not None
     assert (final.seeds, final.values.tolist(), final.frames, final.short) == (
         (1, 2),
@@ -126,17 +134,17 @@ def test_group_scores(tmp_path: Path) -> None:
         20,
         (3, 4),
     )
-    best = curves.group_scores(group, "best", 20)
+    best = group_scores(group, "best", 20)
     assert best is not None and best.values.tolist() == [8.0, 9.0]
     # (0 + 8)/2 and (8 + 4)/2, mean 5; (2 + 6)/2 and (6 + 9)/2, mean 5.75.
-    area = curves.group_scores(group, "area", 20)
+    area = group_scores(group, "area", 20)
     assert area is not None and area.values.tolist() == [5.0, 5.75]
-    early = curves.group_scores(group, "best", 10)
+    early = group_scores(group, "best", 10)
     assert early is not None and early.short == (4,)
     assert early.values.tolist() == [8.0, 6.0, 50.0] and early.frames == 10
-    between = curves.group_scores(group, "final", 15)
+    between = group_scores(group, "final", 15)
     assert between is not None and (between.frames, between.short) == (10, (3, 4))
-    nobody = curves.group_scores(group, "final", 500)
+    nobody = group_scores(group, "final", 500)
     assert nobody is not None and nobody.short == (1, 2, 3, 4)
     assert (nobody.seeds, nobody.frames, nobody.values.tolist()) == (
         (1, 2, 3),
@@ -144,15 +152,15 @@ def test_group_scores(tmp_path: Path) -> None:
         [8.0, 6.0, 50.0],
     )
     with pytest.raises(ValueError, match="kind must be one of final, best, area"):
-        curves.group_scores(group, "last", 20)  # type: ignore[arg-type]
+        group_scores(group, "last", 20)  # type: ignore[arg-type]
 
 
 def test_group_scores_without_evaluations(tmp_path: Path) -> None:
     write_run(tmp_path, [], frames=20)
     write_run(tmp_path, {10: 1.0}, method="mico", frames=20)
     nothing, late = read_study([tmp_path]).groups
-    assert curves.group_scores(nothing, "final", 20) is None
-    assert curves.group_scores(late, "final", 5) is None
+    assert group_scores(nothing, "final", 20) is None
+    assert group_scores(late, "final", 5) is None
 
 
 def test_bounds() -> None:
@@ -164,7 +172,7 @@ def test_bounds() -> None:
         ValueError, match="no bounds are known for gym:Pendulum-v1: pass the scores"
     ):
         stats.default_bounds("gym:Pendulum-v1")
-    assert curves.measure("metaworld:hammer") == "success" and curves.measure("gym:X") == "return"
+    assert measure_of("metaworld:hammer") == "success" and measure_of("gym:X") == "return"
 
 
 def test_normalise() -> None:

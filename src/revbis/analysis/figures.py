@@ -10,9 +10,22 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from revbis.analysis import compare, curves, stats
+from revbis.analysis import stats
 from revbis.analysis.differences import Differences, refuse_nothing
-from revbis.analysis.study import Group, Study, as_study
+from revbis.analysis.scores import (
+    Curve,
+    GroupScores,
+    align_curves,
+    budgets,
+    curve,
+    group_scores,
+    measure_of,
+    mixed_settings,
+    pool_scores,
+    short_name,
+    status_curve,
+)
+from revbis.analysis.study import RunGroup, Study, as_study
 from revbis.io.files import atomic_file
 from revbis.representation import MEASURES
 from revbis.representation.exactness_report import interval
@@ -135,9 +148,9 @@ def draw_line(panel: Axes, x: Any, y: Any, look: Look) -> None:
     panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
 
 
-def draw_mean(panel: Axes, seeds: Sequence[curves.Curve], look: Look, alpha: float) -> None:
+def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> None:
     """The mean over seeds with one standard error, and single seeds beyond their shared frames."""
-    frames, scores = curves.common(seeds)
+    frames, scores = align_curves(seeds)
     smooth = stats.ewma(scores, alpha)
     if len(seeds) > 1:
         middle = smooth.mean(axis=0)
@@ -189,7 +202,7 @@ def short_number(value: float) -> str:
 
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 
-Shown = list[tuple[Group, list[curves.Curve]]]
+Shown = list[tuple[RunGroup, list[Curve]]]
 
 
 def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
@@ -206,12 +219,12 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     Raises:
         ValueError: If no run was evaluated, and for an alpha out of range.
     """
-    shown = _shown(study, curves.curve)
+    shown = _shown(study, curve)
     if not shown:
         raise ValueError("there is nothing to draw: no run has been evaluated yet")
     alpha = None if alpha is None else stats.check_alpha(alpha)
     alphas = {
-        group.task: _PAPER_ALPHA[curves.measure(group.task)] if alpha is None else alpha
+        group.task: _PAPER_ALPHA[measure_of(group.task)] if alpha is None else alpha
         for group, _ in shown
     }
     used = sorted(set(alphas.values()))
@@ -221,7 +234,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     caption = f"Evaluations with the mean action: {_mean_text(shown)} {smoothed}"
     figure, panels = _curve_panels(study, shown, caption, alphas)
     for task, panel in panels.items():
-        if curves.measure(task) == "success":
+        if measure_of(task) == "success":
             panel.set(ylabel="success rate", ylim=(-0.03, 1.03))
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
@@ -237,7 +250,7 @@ def coefficients(study: Study) -> Figure:
     Raises:
         ValueError: If no run has a coefficient.
     """
-    shown = _shown(study, lambda run: curves.status_curve(run, "c"))
+    shown = _shown(study, lambda run: status_curve(run, "c"))
     if not shown:
         raise ValueError(
             "there is nothing to draw: no run reports a coefficient c; methods that learn one have "
@@ -261,17 +274,17 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
 
     Args:
         study: The runs.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If no run was evaluated within the budget.
     """
-    at = compare.budgets(study, budget)
+    at = budgets(study, budget)
     best = [
         (group, scores)
         for group in study.groups
-        if (scores := curves.group_scores(group, "best", at[group.task])) is not None
+        if (scores := group_scores(group, "best", at[group.task])) is not None
     ]
     if not best:
         raise ValueError("there is nothing to draw: no run was evaluated within the budget")
@@ -292,9 +305,9 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
         for label, interval in overall.items():
             draw_interval(panels[-1], labels.index(label), interval, looks[label])
         for task, panel in of_task.items():
-            panel.set_title(compare.short_name(task))
+            panel.set_title(short_name(task))
             panel.set_xlabel("return")
-            if curves.measure(task) == "success":
+            if measure_of(task) == "success":
                 panel.set_xlabel("success rate")
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         if overall:
@@ -330,7 +343,7 @@ def forest(study: Study, found: Differences) -> Figure:
         for (task, row), panel in zip(places.items(), panels, strict=True):
             joint = "," if task is None else " of"
             panel.set(title=row.place, xlabel=f"difference{joint} {row.unit}")
-            if task is not None and curves.measure(task) == "success":
+            if task is not None and measure_of(task) == "success":
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
             panel.axvline(0, color="0.35", lw=0.8, zorder=0)
             method_axis(panel, labels)
@@ -364,7 +377,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _shown(study: Study, of: Callable[[Run], curves.Curve]) -> Shown:
+def _shown(study: Study, of: Callable[[Run], Curve]) -> Shown:
     """The curves of each group that has any."""
     shown = []
     for group in as_study(study).groups:
@@ -389,7 +402,7 @@ def _curve_panels(
         for group, seeds in shown:
             draw_mean(of_task[group.task], seeds, looks[group.label], alphas[group.task])
         for place, (task, panel) in enumerate(of_task.items()):
-            panel.set_title(compare.short_name(task))
+            panel.set_title(short_name(task))
             panel.set_xlabel("frames" if place + columns_of(len(tasks)) >= len(tasks) else "")
             panel.set_xlim(left=0)
             panel.xaxis.set_major_locator(MaxNLocator(4))
@@ -411,13 +424,13 @@ def _forest_caption(found: Differences) -> str:
         f"Left out, as only one of the two has their seed: {found.unpaired} runs."
         if found.unpaired
         else "",
-        *found.notes,
+        *(f"{note}." for note in found.notes),
     ]
     return " ".join(filter(None, parts))
 
 
 def _ablation_caption(
-    best: Sequence[tuple[Group, curves.GroupScores]], at: Mapping[str, int], of_all: str
+    best: Sequence[tuple[RunGroup, GroupScores]], at: Mapping[str, int], of_all: str
 ) -> str:
     seeds = [(group, list(scores.seeds)) for group, scores in best]
     parts = [
@@ -429,7 +442,7 @@ def _ablation_caption(
         parts.append("One seed has no interval.")
     parts += [of_all] if of_all else []
     parts += [
-        f"{compare.short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
+        f"{short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
         for group, scores in best
         if scores.frames != at[group.task]
     ]
@@ -439,14 +452,13 @@ def _ablation_caption(
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
     """The IQM over all tasks, and its part of the caption."""
     try:
-        pool = compare.pooled(study, "best", budget)
+        pool = pool_scores(study, "best", budget)
     except ValueError:
         return {}, ""
     intervals: dict[str, Sequence[Any]] = {
         label: stats.interval(stats.iqm, scores, seed=seed) for label, scores in pool.scores.items()
     }
-    notes = "; ".join(note.rstrip(".") for note in pool.notes)
-    return intervals, f"All tasks, normalised: {notes}."
+    return intervals, f"All tasks, normalised: {'; '.join(pool.notes)}."
 
 
 def _mean_text(shown: Shown) -> str:
@@ -456,11 +468,11 @@ def _mean_text(shown: Shown) -> str:
     return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
 
 
-def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
+def _counted(shown: Sequence[tuple[RunGroup, Sequence[Any]]]) -> str:
     """n, and where it differs."""
     usual = max(len(seeds) for _, seeds in shown)
     others = [
-        f"{len(seeds)} for {group.label} on {compare.short_name(group.task)}"
+        f"{len(seeds)} for {group.label} on {short_name(group.task)}"
         for group, seeds in shown
         if len(seeds) != usual
     ]
@@ -470,15 +482,15 @@ def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
 def _budget_text(at: Mapping[str, int]) -> str:
     if len(set(at.values())) == 1:
         return f"{next(iter(at.values())):,}"
-    return ", ".join(f"{value:,} ({compare.short_name(task)})" for task, value in at.items())
+    return ", ".join(f"{value:,} ({short_name(task)})" for task, value in at.items())
 
 
-def _remarks(groups: Sequence[Group]) -> list[str]:
+def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     """What may not be compared, and what is still running."""
     remarks = [
-        f"{compare.short_name(task)}: {differing}."
+        f"{short_name(task)}: {differing}."
         for task in dict.fromkeys(group.task for group in groups)
-        if (differing := compare.mixed([group for group in groups if group.task == task]))
+        if (differing := mixed_settings([group for group in groups if group.task == task]))
     ]
     runs = [run for group in groups for run in group.runs]
     running = sum(not run.finished for run in runs)

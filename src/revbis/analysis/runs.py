@@ -66,7 +66,7 @@ def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> I
             yield Path(path)
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """A number, finite or not; None for what is none. Records hold NaN and infinity as words."""
     if isinstance(value, str):
         return float(value) if value in ("nan", "inf", "-inf") else None
@@ -78,9 +78,9 @@ def number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def count(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """A whole number from 0 to 2^53; None for what is none."""
-    real = number(value)
+    real = as_number(value)
     if real is None or not 0 <= real <= _LARGEST_COUNT or real != int(real):
         return None
     return int(value)

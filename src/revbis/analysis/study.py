@@ -56,7 +56,7 @@ class TidyRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ only in their seed, and may therefore be averaged.
 
     Attributes:
@@ -84,7 +84,7 @@ class Study:
         problems: What is missing, mixed, failed or unreadable.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
     problems: tuple[Problem, ...]
 
     @property
@@ -102,7 +102,7 @@ class Study:
         """Every label, sorted."""
         return sorted({group.label for group in self.groups})
 
-    def group(self, label: str, task: str) -> Group | None:
+    def group(self, label: str, task: str) -> RunGroup | None:
         """The group of a label on a task, if there is one."""
         return next((g for g in self.groups if (g.label, g.task) == (label, task)), None)
 
@@ -213,13 +213,13 @@ def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
     return list(runs_by_identity.values())
 
 
-def _grouped(runs: Sequence[Run]) -> list[Group]:
+def _grouped(runs: Sequence[Run]) -> list[RunGroup]:
     labels = _labels(runs)
     by_group: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         by_group[run.config.task, labels[run.config.method, run.settings]].append(run)
     return [
-        Group(label, task, tuple(sorted(members, key=lambda run: run.config.seed)))
+        RunGroup(label, task, tuple(sorted(members, key=lambda run: run.config.seed)))
         for (task, label), members in sorted(by_group.items(), key=lambda item: item[0])
     ]
 
@@ -244,7 +244,7 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     return labels
 
 
-def _comparability(groups: Sequence[Group]) -> Iterator[Problem]:
+def _comparability(groups: Sequence[RunGroup]) -> Iterator[Problem]:
     """What a reader must know before comparing the groups."""
     for task in sorted({group.task for group in groups}):
         runs = [run for group in groups if group.task == task for run in group.runs]
@@ -260,7 +260,7 @@ def _comparability(groups: Sequence[Group]) -> Iterator[Problem]:
     yield from _mixed_versions([run for group in groups for run in group.runs])
 
 
-def _missing_seeds(groups: Sequence[Group]) -> Iterator[Problem]:
+def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[Problem]:
     every = sorted({seed for group in groups for seed in group.seeds})
     separate = ""
     for group in sorted(groups, key=lambda group: (group.label, group.task)):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from revbis import __version__
-from revbis.analysis import compare, curves
 from revbis.analysis.page import sections
 from revbis.analysis.page.data import Trainings, page_data
 from revbis.analysis.page.sections import Media, paired_part, summary
 from revbis.analysis.problems import failure_text
+from revbis.analysis.scores import Pooled, budget_notes, budgets, measure_of, pool_scores
 from revbis.analysis.study import Study, as_study
 from revbis.io import schema
 from revbis.io.files import atomic_write, shown_path
@@ -67,7 +67,7 @@ def write_report(
 
 def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
     """What the templates lay out."""
-    root, at = _root(study), compare.budgets(study)
+    root, at = _root(study), budgets(study)
     unread = [each for run in study.runs for each in trainings.of(run).problems]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
@@ -85,8 +85,8 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "summary": summary(study, at),
         "gaps": sections.gaps(study),
         "yardsticks": sections.yardsticks(study),
-        "has_success": any(curves.measure(task) == "success" for task in study.tasks),
-        "budget_notes": compare.budget_notes(study, at),
+        "has_success": any(measure_of(task) == "success" for task in study.tasks),
+        "budget_notes": [f"{note}." for note in budget_notes(study, at)],
         "pool": pool,
         "not_pooled": not_pooled,
         "statistics": sections.statistics(study) if pool else [],
@@ -106,12 +106,12 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
     }
 
 
-def _pooled(study: Study) -> tuple[compare.Pooled | None, str]:
+def _pooled(study: Study) -> tuple[Pooled | None, str]:
     """Scores pooled over tasks, or why there are none; one run alone has no statistics."""
     if len(study.runs) == 1:
         return None, ""
     try:
-        return compare.pooled(study, "final"), ""
+        return pool_scores(study, "final"), ""
     except ValueError as problem:
         return None, str(problem)
 

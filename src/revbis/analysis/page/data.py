@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from revbis.analysis import curves, stats
+from revbis.analysis import stats
 from revbis.analysis.problems import Kind, Problem
-from revbis.analysis.runs import count, number
+from revbis.analysis.runs import as_count, as_number
+from revbis.analysis.scores import group_scores, measure_of
+from revbis.envs.suite import Measure
 from revbis.io.files import Record, record_of
 from revbis.runs.folder import TRAINING
 
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from revbis.analysis.compare import Pooled
     from revbis.analysis.runs import Run
-    from revbis.analysis.study import Group, Study
+    from revbis.analysis.scores import Pooled
+    from revbis.analysis.study import RunGroup, Study
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
@@ -89,7 +91,7 @@ class Trainings:
 
 def rounded(value: object, digits: int = 5) -> float | None:
     """A finite number rounded to some significant digits, or None."""
-    known = number(value)
+    known = as_number(value)
     if known is None or not abs(known) <= _LARGEST:
         return None
     return float(f"{known:.{digits}g}")
@@ -97,7 +99,7 @@ def rounded(value: object, digits: int = 5) -> float | None:
 
 def hours(seconds: object) -> float | None:
     """A time in hours."""
-    known = number(seconds)
+    known = as_number(seconds)
     return None if known is None else rounded(known / 3600)
 
 
@@ -116,7 +118,7 @@ def _read(folder: Path) -> Training:
     records = []
     for i in reversed(good[::-step]):
         record = record_of(lines[i - 1])
-        if record is None or count(record.get("frames")) is None:
+        if record is None or as_count(record.get("frames")) is None:
             malformed.append(i)
         else:
             records.append(record)
@@ -128,7 +130,7 @@ def _read(folder: Path) -> Training:
         name
         for record in records
         for name, value in record.items()
-        if value is not None and number(value) is None
+        if value is not None and as_number(value) is None
     }
     if not_numbers:
         problems.append(_problem(Kind.NOT_NUMBERS, folder, names=sorted(not_numbers)))
@@ -155,8 +157,8 @@ def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> Traini
         if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
     return Training(
-        frames=[count(line["frames"]) or 0 for line in lines],
-        updates=[count(line.get("updates")) or 0 for line in lines],
+        frames=[as_count(line["frames"]) or 0 for line in lines],
+        updates=[as_count(line.get("updates")) or 0 for line in lines],
         hours=[hours(line.get("seconds")) for line in lines],
         values={
             name: series for name, series in values.items() if any(v is not None for v in series)
@@ -192,7 +194,7 @@ def page_data(
     return {
         "labels": study.labels,
         "tasks": study.tasks,
-        "measures": [curves.measure(task) for task in study.tasks],
+        "measures": [measure_of(task) for task in study.tasks],
         "groups": [
             {
                 "label": study.labels.index(group.label),
@@ -232,11 +234,11 @@ def _profiles(study: Study, pool: Pooled) -> list[dict[str, Any]]:
     return profiles
 
 
-def _bests(group: Group, budget: int) -> dict[str, list[float | None]]:
+def _bests(group: RunGroup, budget: int) -> dict[str, list[float | None]]:
     """The seeds' best scores within the budget, in each measure."""
     bests = {}
-    for of in get_args(curves.Measure):
-        scores = curves.group_scores(group, "best", budget, of)
+    for of in get_args(Measure):
+        scores = group_scores(group, "best", budget, of)
         bests[of] = [] if scores is None else [rounded(value) for value in scores.values.tolist()]
     return bests
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from revbis.analysis import curves, stats, tables
+from revbis.analysis import stats, tables
 from revbis.analysis.differences import difference_table, differences
 from revbis.analysis.problems import LEFT_OUT, Kind, Problem
-from revbis.analysis.study import Group, Study
+from revbis.analysis.scores import group_scores, measure_of
+from revbis.analysis.study import RunGroup, Study
 from revbis.analysis.tables import FIRST, gap_table, yardstick_table
 from revbis.io.files import atomic_write
 
@@ -96,7 +97,7 @@ class SummaryRow(NamedTuple):
     `final_return` is the return of a group that is not scored by it.
     """
 
-    group: Group
+    group: RunGroup
     final: Shown
     best: Shown
     final_return: Shown
@@ -131,7 +132,7 @@ def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
     return rows
 
 
-def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
+def _reached(group: RunGroup, score: tables.MeasuredScore | None, budget: int) -> tuple[str, str]:
     """The number of seeds of a score, and its frame."""
     if score is None:
         return f"0 of {len(group.runs)}", "–"
@@ -142,19 +143,19 @@ def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str
     )
 
 
-def _score(score: tables.Score | None, task: str) -> Shown:
+def _score(score: tables.MeasuredScore | None, task: str) -> Shown:
     if score is None:
         return Shown()
-    mean, _, spread = score.cell.text.partition(" ± ")
-    percent = "%" if curves.measure(task) == "success" else ""
-    return Shown(mean + percent, spread and spread + percent, score.cell.rank == FIRST)
+    mean, spread = tables.summary_parts(score.summary, score.digits)
+    percent = "%" if measure_of(task) == "success" else ""
+    return Shown(mean + percent, spread and spread + percent, score.rank == FIRST)
 
 
-def _return(group: Group, budget: int) -> Shown:
+def _return(group: RunGroup, budget: int) -> Shown:
     """The return of a group that is not scored by it."""
-    if curves.measure(group.task) == "return":
+    if measure_of(group.task) == "return":
         return Shown("")
-    returns = curves.group_scores(group, "final", budget, "return")
+    returns = group_scores(group, "final", budget, "return")
     if returns is None:
         return Shown()
     mean, deviation, _, n = stats.summary(returns.values)
@@ -164,7 +165,7 @@ def _return(group: Group, budget: int) -> Shown:
 _ELSEWHERE = ("task", "method", "seed", "out")  # on the page
 
 
-Difference = tuple[Group, str, tuple[str, ...]]
+Difference = tuple[RunGroup, str, tuple[str, ...]]
 
 
 def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]:
@@ -281,7 +282,7 @@ def messages(study: Study, root: Path, more: Sequence[Problem]) -> list[str]:
     return [str(problem).replace(f"{root}/", "") for problem in shown]
 
 
-def alarms(study: Study) -> list[tuple[Group, str, RaisedAlarm]]:
+def alarms(study: Study) -> list[tuple[RunGroup, str, RaisedAlarm]]:
     """Every alarm with the group and the name of the run that raised it."""
     return [
         (group, _name(group, run), alarm) for group, run in _runs(study) for alarm in run.alarms
@@ -322,7 +323,7 @@ def yardsticks(study: Study) -> Table | None:
 
 def timing(
     study: Study, trainings: Trainings
-) -> tuple[list[str], list[tuple[Group, Run, Training]]]:
+) -> tuple[list[str], list[tuple[RunGroup, Run, Training]]]:
     """The names of all phases, and the runs whose time is known."""
     timed = [
         (group, run, training)
@@ -335,7 +336,7 @@ def timing(
 
 def episodes(
     study: Study, media: Mapping[Path, Media]
-) -> tuple[list[tuple[Group, str, dict[str, str]]], list[Problem]]:
+) -> tuple[list[tuple[RunGroup, str, dict[str, str]]], list[Problem]]:
     """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
     shown, skipped, room = [], [], _ROOM
     for group, run in _runs(study):
@@ -368,11 +369,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def _runs(study: Study) -> list[tuple[Group, Run]]:
+def _runs(study: Study) -> list[tuple[RunGroup, Run]]:
     return [(group, run) for group in study.groups for run in group.runs]
 
 
-def _name(group: Group, run: Run) -> str:
+def _name(group: RunGroup, run: Run) -> str:
     return f"{group.task} · {group.label} · seed {run.config.seed}"
 
 

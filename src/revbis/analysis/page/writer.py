@@ -12,11 +12,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.analysis import curves
 from revbis.analysis.page import Trainings, write_report
 from revbis.analysis.page.sections import Media
 from revbis.analysis.problems import Kind, Problem
 from revbis.analysis.runs import run_folders
+from revbis.analysis.scores import curve
 from revbis.analysis.study import Study, read_study
 from revbis.io import schema
 from revbis.io.files import atomic_path
@@ -35,7 +35,7 @@ from revbis.runs.folder import (
 
 if TYPE_CHECKING:
     from revbis.analysis.runs import Run
-    from revbis.analysis.study import Group
+    from revbis.analysis.study import RunGroup
     from revbis.runs.config import Config
 
 _LOG = logging.getLogger("revbis")
@@ -83,9 +83,9 @@ class MediaMaker:
         )
 
 
-def best_run(group: Group) -> Run:
+def best_run(group: RunGroup) -> Run:
     """The run of a group with the best evaluation."""
-    return max(group.runs, key=lambda run: max(curves.curve(run).scores, default=-math.inf))
+    return max(group.runs, key=lambda run: max(curve(run).scores, default=-math.inf))
 
 
 def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None:
