@@ -27,8 +27,8 @@ from revbis.analysis.scores import (
 )
 from revbis.analysis.study import RunGroup, Study, as_study
 from revbis.io.files import atomic_file
+from revbis.io.statistics import RESAMPLES, mean_interval
 from revbis.representation import MEASURES
-from revbis.representation.exactness_report import interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -420,7 +420,7 @@ def _forest_caption(found: Differences) -> str:
     parts = [
         f"Final scores minus those of {found.baseline}, right of 0 is better: mean over seeds that "
         f"both have ({counted}; dots) with its 95% stratified bootstrap interval "
-        f"({stats.RESAMPLES:,} resamples).",
+        f"({RESAMPLES:,} resamples).",
         f"Left out, as only one of the two has their seed: {found.unpaired} runs."
         if found.unpaired
         else "",
@@ -436,7 +436,7 @@ def _ablation_caption(
     parts = [
         f"Best evaluation within {_budget_text(at)} frames: interquartile mean over seeds "
         f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
-        f"({stats.RESAMPLES:,} resamples). Not smoothed."
+        f"({RESAMPLES:,} resamples). Not smoothed."
     ]
     if any(len(scores.seeds) == 1 for _, scores in best):
         parts.append("One seed has no interval.")
@@ -536,5 +536,5 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def _draw_method(panel: Axes, place: int, values: Sequence[float]) -> None:
     if len(values) > 1:
-        draw_interval(panel, place, interval(values), _LOOK)
+        draw_interval(panel, place, mean_interval(values), _LOOK)
     panel.plot(values, [place] * len(values), ".", color="0.2", ms=3)

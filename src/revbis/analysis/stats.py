@@ -9,7 +9,7 @@ Reinforcement Learning at the Edge of the Statistical Precipice".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from revbis.envs.suites import suite_of
 from revbis.io import schema
+from revbis.io.statistics import RESAMPLES, Interval, bootstrap
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
 
-RESAMPLES = 10_000
-_ENDS = (0.025, 0.975)
 _MOST_RESAMPLES = 10**7
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
 
@@ -221,23 +220,9 @@ def improvement(scores: Scores, other: Scores) -> Array:
     return np.asarray(np.stack(shares).mean(axis=0))
 
 
-class Interval(NamedTuple):
-    """A statistic and its bootstrap interval.
-
-    Attributes:
-        value: The statistic.
-        low: Lower end.
-        high: Upper end.
-    """
-
-    value: Array
-    low: Array
-    high: Array
-
-
 def interval(
     statistic: Callable[..., Array], *scores: Scores, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval:
+) -> Interval[Array]:
     """95% stratified percentile bootstrap: seeds are resampled within each task and method.
 
     The ends are pointwise where the statistic is an array.
@@ -251,16 +236,15 @@ def interval(
     if not callable(statistic):
         raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
     resamples = schema.integer(resamples, "resamples", 1, _MOST_RESAMPLES)
-    generator = np.random.default_rng(schema.integer(seed, "seed", 0))
-    drawn = [
-        {
-            task: values[generator.integers(len(values), size=(resamples, len(values)))]
-            for task, values in _checked(one).items()
-        }
-        for one in scores
-    ]
-    low, high = np.quantile(statistic(*drawn), _ENDS, axis=0)
-    return Interval(statistic(*scores), low, high)
+    seed = schema.integer(seed, "seed", 0)
+    checked = [_checked(one) for one in scores]
+
+    def of_samples(samples: Sequence[Array]) -> Array:
+        rest = iter(samples)
+        return statistic(*({task: next(rest) for task in one} for one in checked))
+
+    samples = [values for one in checked for values in one.values()]
+    return bootstrap(of_samples, samples, seed=seed, resamples=resamples)
 
 
 class Paired(NamedTuple):

@@ -29,6 +29,7 @@ from revbis.analysis.scores import (
 )
 from revbis.envs.distractors import GAUSSIAN
 from revbis.io import schema
+from revbis.io.statistics import RESAMPLES
 from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _escape(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
+INTERVALS = f"95% stratified bootstrap intervals ({RESAMPLES:,} resamples)"
 
 
 class MeasuredScore(NamedTuple):
