@@ -1,4 +1,4 @@
-"""One reader of JSON lines for everyone: half-written and foreign lines are skipped and reported."""
+"""One reader of JSON lines for everyone: incomplete and foreign lines are skipped and named."""
 
 import json
 import math

@@ -4,7 +4,6 @@ import csv
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from revbis.cli import main
