@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.analysis.runs import write_run
-from tests.analysis.test_report import Page
+from tests.analysis.test_page import Page
 
 from revbis.analysis import tables
-from revbis.analysis.page import write_report
+from revbis.analysis.page import write_page
 from revbis.analysis.scores import curve
 from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import gap_table
@@ -98,7 +98,7 @@ def test_a_study_without_training_variants(tmp_path: Path) -> None:
     study = read_study([tmp_path / "runs"])
     with pytest.raises(ValueError, match="no generalisation gap: no run was evaluated on"):
         gap_table(study)
-    page = Page(write_report(study, tmp_path / "page"))
+    page = Page(write_page(study, tmp_path / "page"))
     assert "Generalisation gap" not in page.text and 'id="gap"' not in page.source
 
 
@@ -109,7 +109,7 @@ def test_the_gap_of_gaussian_noise_is_chance(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_it(study: Study, tmp_path: Path) -> None:
-    page = Page(write_report(study, tmp_path / "page"))
+    page = Page(write_page(study, tmp_path / "page"))
     part = page.source[page.source.index('id="gap"') :].split("</section>")[0]
     assert "<h2>Generalisation gap</h2>" in part and "Gap: training minus evaluation." in part
     for text in ("cheetah_run, mico", "+30 ± 28", "2 of 3", "+50.0 ± 14.1"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.runs import evaluations
 
-from revbis.analysis.page import write_report
+from revbis.analysis.page import write_page
 from revbis.analysis.study import read_study
 from revbis.runs.config import Config
 from revbis.runs.run import open_run, train
@@ -51,5 +51,5 @@ def test_its_mixed_precision_is_read_as_a_precision(run, mixed, precision):
 
 
 def test_it_is_on_the_page(run, tmp_path):
-    page = write_report(read_study([run.out]), tmp_path / "page").read_text()
+    page = write_page(read_study([run.out]), tmp_path / "page").read_text()
     assert "simsr-rev" in page

@@ -104,25 +104,25 @@ def differences(
             notes.append(f"{name} is left out: {baseline} has no score there to compare with")
             continue
         for label in (label for label in scores if label != baseline):
-            found = _paired(scores[label], scores[baseline], task, seed)
-            if found is None:
+            compared = _paired(scores[label], scores[baseline], task, seed)
+            if compared is None:
                 notes.append(f"{name}, {label}: no seed in common with {baseline}")
             else:
-                rows.append(Difference(label, task, *found))
+                rows.append(Difference(label, task, *compared))
     if any(len(row.gaps) == 1 for row in rows):
         notes.append("A task with one pair adds no width to an interval")
     return Differences(baseline, tuple(rows), tuple(notes))
 
 
-def difference_table(found: Differences) -> Table:
+def difference_table(compared: Differences) -> Table:
     """A row for each method on all tasks and on each; the CSV has the numbers.
 
     Raises:
         ValueError: If nothing could be paired, with the reasons.
     """
-    refuse_nothing(found)
+    refuse_nothing(compared)
     rows, records = [], []
-    for row in found.rows:
+    for row in compared.rows:
         of = row.of
         factor, digits = _scale(row)
         value, low, high = (factor * number for number in of[:3])
@@ -130,28 +130,28 @@ def difference_table(found: Differences) -> Table:
         cells = (text, f"{of.p_value:.2g}", str(of.pairs), str(of.unpaired))
         unit = "success, %" if row.unit == "success" else row.unit
         rows.append((f"{row.label}, {row.place} ({unit})", tuple(map(TableCell, cells))))
-        about = {"method": row.label, "other": found.baseline, "task": row.task or "all"}
+        about = {"method": row.label, "other": compared.baseline, "task": row.task or "all"}
         records.append(about | {"unit": row.unit} | of._asdict())
     caption = (
-        f"Final scores minus those of {found.baseline}, seed by seed: mean difference over the "
+        f"Final scores minus those of {compared.baseline}, seed by seed: mean difference over the "
         f"seeds that both have, with {INTERVALS}. p: sign-flip test of the difference, at "
         "least 2/2^N with N pairs; not corrected for the number of comparisons. Left out: runs "
         "whose seed only one of the two has."
     )
     columns = tuple(Column(name, "measured") for name in _COLUMNS)
-    notes = tuple(f"{note}." for note in found.notes)
+    notes = tuple(f"{note}." for note in compared.notes)
     return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
 
 
-def refuse_nothing(found: Differences) -> None:
+def refuse_nothing(compared: Differences) -> None:
     """Refuses differences of which there are none.
 
     Raises:
         ValueError: With the reasons.
     """
-    if not found.rows:
-        why = f"no method has a score to compare with {found.baseline}, seed by seed"
-        raise ValueError("; ".join([why, *found.notes]))
+    if not compared.rows:
+        why = f"no method has a score to compare with {compared.baseline}, seed by seed"
+        raise ValueError("; ".join([why, *compared.notes]))
 
 
 def _over_all_tasks(

@@ -317,26 +317,26 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     return figure
 
 
-def forest(study: Study, found: Differences) -> Figure:
+def forest(study: Study, compared: Differences) -> Figure:
     """Differences from a baseline with their intervals: a panel for all tasks and for each.
 
     Args:
         study: The runs.
-        found: Their differences, as `differences.differences` gives them.
+        compared: Their differences, as `differences.differences` gives them.
 
     Raises:
         ValueError: If nothing could be paired.
     """
     looks = looks_of(as_study(study))
-    refuse_nothing(found)
-    labels = [label for label in looks if any(row.label == label for row in found.rows)]
-    places = {row.task: row for row in found.rows}
+    refuse_nothing(compared)
+    labels = [label for label in looks if any(row.label == label for row in compared.rows)]
+    places = {row.task: row for row in compared.rows}
     with mpl.rc_context(STYLE):
         height = method_height(labels)
-        caption = _forest_caption(found)
+        caption = _forest_caption(compared)
         figure, panels = make_panels(len(places), caption, [], height, share=True)
         of_task = dict(zip(places, panels, strict=True))
-        for row in found.rows:
+        for row in compared.rows:
             panel, y = of_task[row.task], labels.index(row.label)
             draw_interval(panel, y, row.of[:3], looks[row.label])
             panel.plot(row.gaps, [y] * len(row.gaps), "o", ms=2.2, color="0.2", mew=0)
@@ -410,21 +410,21 @@ def _curve_panels(
     return figure, of_task
 
 
-def _forest_caption(found: Differences) -> str:
-    tasks = [row for row in found.rows if row.task is not None] or list(found.rows)
+def _forest_caption(compared: Differences) -> str:
+    tasks = [row for row in compared.rows if row.task is not None] or list(compared.rows)
     usual = max(row.of.pairs for row in tasks)
     others = [
         f"{row.of.pairs} for {row.label} on {row.place}" for row in tasks if row.of.pairs != usual
     ]
     counted = f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
     parts = [
-        f"Final scores minus those of {found.baseline}, right of 0 is better: mean over seeds that "
-        f"both have ({counted}; dots) with its 95% stratified bootstrap interval "
+        f"Final scores minus those of {compared.baseline}, right of 0 is better: mean over seeds "
+        f"that both have ({counted}; dots) with its 95% stratified bootstrap interval "
         f"({RESAMPLES:,} resamples).",
-        f"Left out, as only one of the two has their seed: {found.unpaired} runs."
-        if found.unpaired
+        f"Left out, as only one of the two has their seed: {compared.unpaired} runs."
+        if compared.unpaired
         else "",
-        *(f"{note}." for note in found.notes),
+        *(f"{note}." for note in compared.notes),
     ]
     return " ".join(filter(None, parts))
 

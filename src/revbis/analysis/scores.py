@@ -244,7 +244,7 @@ def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Poo
     ]
     values = {label: {task: measured[label][task].values for task in tasks} for label in labels}
     return Pooled(
-        {label: stats.normalise(values[label], bounds) for label in labels},
+        {label: stats.normalise_scores(values[label], bounds) for label in labels},
         {label: {task: measured[label][task].seeds for task in tasks} for label in labels},
         tasks,
         at,

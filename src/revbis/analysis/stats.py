@@ -76,7 +76,7 @@ def default_bounds(task: str) -> Bounds:
     return Bounds(*bounds)
 
 
-def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
+def normalise_scores(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
     """Scores normalised with the given bounds.
 
     Raises:

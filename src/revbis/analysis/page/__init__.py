@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from revbis import __version__
 from revbis.analysis.page import sections
 from revbis.analysis.page.data import Trainings, page_data
-from revbis.analysis.page.sections import Media, paired_part, summary
+from revbis.analysis.page.sections import Media, paired_part, summary_rows
 from revbis.analysis.problems import failure_text
 from revbis.analysis.scores import Pooled, budget_notes, budgets, measure_of, pool_scores
 from revbis.analysis.study import Study, as_study
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 10
 
 
-def write_report(
+def write_page(
     study: Study,
     folder: Path,
     media: Mapping[Path, Media] | None = None,
@@ -82,7 +82,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "failing": sections.failing(study, root),
         "messages": sections.messages(study, root, [*unread, *skipped]),
         "alarms": sections.alarms(study),
-        "summary": summary(study, at),
+        "summary": summary_rows(study, at),
         "gaps": sections.gaps(study),
         "yardsticks": sections.yardsticks(study),
         "has_success": any(measure_of(task) == "success" for task in study.tasks),
@@ -141,7 +141,7 @@ def _root(study: Study) -> Path:
     return Path(os.path.commonpath([run.folder.parent for run in study.runs]))
 
 
-__all__ = ["Media", "Trainings", "write_report"]
+__all__ = ["Media", "Trainings", "write_page"]
 
 
 def _now() -> datetime:

@@ -31,7 +31,7 @@ _COUNTERS = frozenset(("frames", "agent_steps", "updates", "episodes", "seconds"
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSample:
     """The training of one run, at evenly spaced lines, the newest among them.
 
     Attributes:
@@ -70,9 +70,9 @@ class Trainings:
     """Reads the training of runs, and remembers it while the file stays the same."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[tuple[int, int], Training]] = {}
+        self._seen: dict[Path, tuple[tuple[int, int], TrainingSample]] = {}
 
-    def of(self, run: Run) -> Training:
+    def of(self, run: Run) -> TrainingSample:
         """The training of a run; empty if it has none yet."""
         path, known = run.folder / TRAINING, self._seen.get(run.folder)
         try:
@@ -81,9 +81,9 @@ class Trainings:
             if known is None or known[0] != stamp:
                 known = self._seen[run.folder] = (stamp, _read(run.folder))
         except FileNotFoundError:
-            return Training()
+            return TrainingSample()
         except OSError as reason:
-            return Training(
+            return TrainingSample(
                 problems=(_problem(Kind.BAD_RECORDS, run.folder, reason=reason.strerror),)
             )
         return known[1]
@@ -103,7 +103,7 @@ def hours(seconds: object) -> float | None:
     return None if known is None else rounded(known / 3600)
 
 
-def _read(folder: Path) -> Training:
+def _read(folder: Path) -> TrainingSample:
     """A sample of the file's lines: parsing all lines of a sweep would take most of the time.
 
     The last line may be incomplete, as a run appends to it.
@@ -141,9 +141,9 @@ def _problem(kind: Kind, folder: Path, **details: Any) -> Problem:
     return Problem(kind, folder, {"file": TRAINING, **details})
 
 
-def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> Training:
+def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> TrainingSample:
     if not lines:
-        return Training(problems=problems)
+        return TrainingSample(problems=problems)
     names = dict.fromkeys(
         name
         for line in lines
@@ -156,7 +156,7 @@ def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> Traini
         for name, value in lines[-1].items()
         if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
-    return Training(
+    return TrainingSample(
         frames=[as_count(line["frames"]) or 0 for line in lines],
         updates=[as_count(line.get("updates")) or 0 for line in lines],
         hours=[hours(line.get("seconds")) for line in lines],
@@ -243,7 +243,7 @@ def _bests(group: RunGroup, budget: int) -> dict[str, list[float | None]]:
     return bests
 
 
-def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any]:
+def _run(run: Run, training: TrainingSample, alone: bool, every: int) -> dict[str, Any]:
     evaluations = run.evaluations
     shares = [rounded(one.success) for one in evaluations]
     names = dict.fromkeys(name for one in evaluations for name in one.status)
@@ -267,7 +267,7 @@ def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any
     return values
 
 
-def _thinned(training: Training, alone: bool, every: int) -> dict[str, Any]:
+def _thinned(training: TrainingSample, alone: bool, every: int) -> dict[str, Any]:
     """One x for all metrics of a run, and every n-th point, the newest among them."""
     step = max(1, min(every, len(training.frames) // _FEWEST))
     first = (len(training.frames) - 1) % step

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from revbis.analysis.page.data import Training, Trainings
+    from revbis.analysis.page.data import Trainings, TrainingSample
     from revbis.analysis.runs import Failures, RaisedAlarm, Run
     from revbis.analysis.tables import Table
 
@@ -63,21 +63,21 @@ def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
     Raises:
         ValueError: If the baseline is not in the study.
     """
-    found = differences(study, baseline)
+    compared = differences(study, baseline)
     try:
-        table = difference_table(found)
+        table = difference_table(compared)
     except ValueError as problem:
         return PairedPart(baseline, str(problem))
     from revbis.analysis import figures
 
-    png, *_ = figures.save(figures.forest(study, found), folder, _NAME)
+    png, *_ = figures.save(figures.forest(study, compared), folder, _NAME)
     atomic_write(folder / f"{_NAME}.csv", table.csv().encode())
     rows = [
         Row(
             " ".join(str(study.labels.index(label)) for label in (row.label, baseline)),
             None if row.task is None else study.tasks.index(row.task),
         )
-        for row in found.rows
+        for row in compared.rows
     ]
     picture = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
     return PairedPart(baseline, "", table, rows, picture)
@@ -106,7 +106,7 @@ class SummaryRow(NamedTuple):
     hours: float
 
 
-def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
+def summary_rows(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
     """A row for each group.
 
     Args:
@@ -165,10 +165,10 @@ def _return(group: RunGroup, budget: int) -> Shown:
 _ELSEWHERE = ("task", "method", "seed", "out")  # on the page
 
 
-Difference = tuple[RunGroup, str, tuple[str, ...]]
+Differing = tuple[RunGroup, str, tuple[str, ...]]
 
 
-def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]:
+def settings(study: Study) -> tuple[dict[str, str], list[str], list[Differing]]:
     """Settings that all runs have in common, the names of the others, and these by group.
 
     A group has a row for each set of values that some of its seeds have.
@@ -178,7 +178,7 @@ def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]
     seen = {name: {each.get(name, "–") for each in values.values()} for name in names}
     common = {name: next(iter(seen[name])) for name in names if len(seen[name]) == 1}
     differing = [name for name in names if len(seen[name]) > 1]
-    rows: list[Difference] = []
+    rows: list[Differing] = []
     for group in study.groups if differing else ():
         seeds: dict[tuple[str, ...], list[int]] = {}
         for run in group.runs:
@@ -323,7 +323,7 @@ def yardsticks(study: Study) -> Table | None:
 
 def timing(
     study: Study, trainings: Trainings
-) -> tuple[list[str], list[tuple[RunGroup, Run, Training]]]:
+) -> tuple[list[str], list[tuple[RunGroup, Run, TrainingSample]]]:
     """The names of all phases, and the runs whose time is known."""
     timed = [
         (group, run, training)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.analysis.page import Trainings, write_report
+from revbis.analysis.page import Trainings, write_page
 from revbis.analysis.page.sections import Media
 from revbis.analysis.problems import Kind, Problem
 from revbis.analysis.runs import run_folders
@@ -189,7 +189,7 @@ class PageWriter:
             schema.choice(self._baseline, study.labels, "--baseline")
         self._warn(study.problems)
         media = self._make_media(study)
-        return write_report(
+        return write_page(
             study,
             self.folder,
             media,
