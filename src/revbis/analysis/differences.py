@@ -22,8 +22,6 @@ from revbis.analysis.tables import INTERVALS, Column, Table, TableCell, decimals
 from revbis.io import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from revbis.analysis.study import Study
 
 _COLUMNS = ("difference", "p", "pairs", "left out")
@@ -104,11 +102,13 @@ def differences(
             notes.append(f"{name} is left out: {baseline} has no score there to compare with")
             continue
         for label in (label for label in scores if label != baseline):
-            compared = _paired(scores[label], scores[baseline], task, seed)
-            if compared is None:
-                notes.append(f"{name}, {label}: no seed in common with {baseline}")
+            own, other = scores[label], scores[baseline]
+            gaps = tuple(own[one] - other[one] for one in sorted(own.keys() & other.keys()))
+            if gaps:
+                of = stats.paired({task: own}, {task: other}, seed=seed)
+                rows.append(Difference(label, task, of, gaps))
             else:
-                rows.append(Difference(label, task, *compared))
+                notes.append(f"{name}, {label}: no seed in common with {baseline}")
     if any(len(row.gaps) == 1 for row in rows):
         notes.append("A task with one pair adds no width to an interval")
     return Differences(baseline, tuple(rows), tuple(notes))
@@ -124,8 +124,9 @@ def difference_table(compared: Differences) -> Table:
     rows, records = [], []
     for row in compared.rows:
         of = row.of
-        factor, digits = _scale(row)
+        factor = 100.0 if row.unit == "success" else 1.0
         value, low, high = (factor * number for number in of[:3])
+        digits = decimals([value, low, high])
         text = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
         cells = (text, f"{of.p_value:.2g}", str(of.pairs), str(of.unpaired))
         unit = "success, %" if row.unit == "success" else row.unit
@@ -210,18 +211,3 @@ def _by_seed(study: Study, task: str, budget: int, notes: list[str]) -> dict[str
     return {
         label: dict(zip(of.seeds, of.values.tolist(), strict=True)) for label, of in scores.items()
     }
-
-
-def _paired(
-    scores: Mapping[int, float], other: Mapping[int, float], task: str, seed: int
-) -> tuple[stats.Paired, tuple[float, ...]] | None:
-    gaps = tuple(scores[one] - other[one] for one in sorted(scores.keys() & other.keys()))
-    if not gaps:
-        return None
-    return stats.paired({task: scores}, {task: other}, seed=seed), gaps
-
-
-def _scale(row: Difference) -> tuple[float, int]:
-    """What a table multiplies a difference by, and its decimals."""
-    factor = 100.0 if row.unit == "success" else 1.0
-    return factor, decimals([factor * number for number in row.of[:3]])

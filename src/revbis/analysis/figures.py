@@ -520,21 +520,16 @@ def draw_isolated(rows: Sequence[Mapping[str, Any]]) -> Figure:
         )
         for name, panel in zip(shown, panels, strict=True):
             for place, method in enumerate(methods):
-                mine = [row for row in rows if row["method"] == method]
-                _draw_method(panel, place, _values(mine, f"phi_{name}"))
-                before = float(np.mean(_values(mine, f"phi_{name}_untrained")))
+                trained, untrained = (
+                    [row[key] for row in rows if row["method"] == method and key in row]
+                    for key in (f"phi_{name}", f"phi_{name}_untrained")
+                )
+                if len(trained) > 1:
+                    draw_interval(panel, place, mean_interval(trained), _LOOK)
+                panel.plot(trained, [place] * len(trained), ".", color="0.2", ms=3)
+                before = float(np.mean(untrained))
                 ends = [place - 0.45, place + 0.45]
                 panel.plot([before, before], ends, color="0.35", lw=0.8, ls="--")
             panel.set(title=MEASURES[name])
             method_axis(panel, methods)
     return figure
-
-
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if name in row]
-
-
-def _draw_method(panel: Axes, place: int, values: Sequence[float]) -> None:
-    if len(values) > 1:
-        draw_interval(panel, place, mean_interval(values), _LOOK)
-    panel.plot(values, [place] * len(values), ".", color="0.2", ms=3)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from revbis.analysis.problems import Kind, Problem, explained, shortened
 from revbis.io import schema
@@ -212,18 +212,22 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
         return None
     evaluations = _read_evaluations(folder, config, problem)
     yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
+    about = _read_file(folder, ABOUT, AboutFile, problem, Kind.BAD_ABOUT) or {}
+    alarms = _read_alarms(folder, problem)
+    failures = read_failures(folder, problem)
+    try:
+        finished = is_finished(read_result(folder), config.frames)
+    except (OSError, ValueError) as reason:
+        problem(Problem(Kind.BAD_FILE, folder, {"file": RESULT, "reason": explained(reason)}))
+        finished = False
     run = Run(
-        folder=folder,
-        config=config,
-        about=_read_about(folder, problem),
-        evaluations=evaluations,
-        alarms=_read_alarms(folder, problem),
-        failures=read_failures(folder, problem),
-        finished=_finished(folder, config, problem),
-        yardsticks=yardsticks,
-        yardstick_frames=measured_at,
+        folder, config, about, evaluations, alarms, failures, finished, yardsticks, measured_at
     )
-    _report_standing(run, problem)
+    if not run.evaluations:
+        problem(Problem(Kind.NO_EVALUATION, folder))
+    elif not run.finished:
+        frames = {"frames": run.frames, "budget": config.frames}
+        problem(Problem(Kind.UNFINISHED, folder, frames))
     return run
 
 
@@ -244,34 +248,11 @@ def due_frame(frames: int, config: Config) -> int:
 
 def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
     """The failed attempts at a run; None without any."""
-    try:
-        content = (folder / FAILURES).read_bytes()
-        file: FailuresFile = schema.parse_json(content, FailuresFile, FAILURES)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as reason:
-        problem(_bad_file(folder, FAILURES, reason))
+    file = _read_file(folder, FAILURES, FailuresFile, problem)
+    if file is None or not file["failures"]:
         return None
     failures = file["failures"]
-    if not failures:
-        return None
     return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
-
-
-def _finished(folder: Path, config: Config, problem: OnProblem) -> bool:
-    try:
-        return is_finished(read_result(folder), config.frames)
-    except (OSError, ValueError) as reason:
-        problem(_bad_file(folder, RESULT, reason))
-        return False
-
-
-def _report_standing(run: Run, problem: OnProblem) -> None:
-    if not run.evaluations:
-        problem(Problem(Kind.NO_EVALUATION, run.folder))
-    elif not run.finished:
-        frames = {"frames": run.frames, "budget": run.config.frames}
-        problem(Problem(Kind.UNFINISHED, run.folder, frames))
 
 
 def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[Evaluation]:
@@ -348,13 +329,8 @@ def _read_yardsticks(
     """The newest yardsticks and their frame; at the same frame those of the command."""
     measured = [one for one in evaluations if one.yardsticks]
     newest = (measured[-1].yardsticks, measured[-1].reached) if measured else ({}, 0)
-    try:
-        content = (folder / YARDSTICKS).read_bytes()
-        file: YardsticksFile = schema.parse_json(content, YardsticksFile, YARDSTICKS)
-    except FileNotFoundError:
-        return newest
-    except (OSError, ValueError) as reason:
-        problem(_bad_file(folder, YARDSTICKS, reason))
+    file = _read_file(folder, YARDSTICKS, YardsticksFile, problem)
+    if file is None:
         return newest
     own = _finite(file["yardsticks"]), file["frames"]
     return own if own[1] >= newest[1] else newest
@@ -364,17 +340,16 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in values.items() if abs(value) <= _LARGEST_RETURN}
 
 
-def _read_about(folder: Path, problem: OnProblem) -> AboutFile:
-    """Versions by name, revision, command and machine."""
+def _read_file(
+    folder: Path, name: str, kind: type[T], problem: OnProblem, bad: Kind = Kind.BAD_FILE
+) -> T | None:
+    """The content of a JSON file; None if there is none, or if it cannot be read."""
     try:
-        return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
+        return cast("T", schema.parse_json((folder / name).read_bytes(), kind, name))
     except (OSError, ValueError) as reason:
-        problem(_bad_file(folder, ABOUT, reason, Kind.BAD_ABOUT))
-        return {}
-
-
-def _bad_file(folder: Path, name: str, reason: Exception, kind: Kind = Kind.BAD_FILE) -> Problem:
-    return Problem(kind, folder, {"file": name, "reason": explained(reason)})
+        if not isinstance(reason, FileNotFoundError) or bad is Kind.BAD_ABOUT:
+            problem(Problem(bad, folder, {"file": name, "reason": explained(reason)}))
+        return None
 
 
 def _hashable(value: object) -> Any:

@@ -87,7 +87,10 @@ def normalise_scores(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, 
     for task, values in _mapping(scores, "scores").items():
         if task not in known:
             raise ValueError(f"bounds must have {task}")
-        low, high = _pair(known[task], f"bounds of {task}")
+        ends = _numbers(known[task], f"bounds of {task}")
+        if ends.shape != (2,):
+            raise ValueError(f"bounds of {task} must be two numbers, got {known[task]!r:.80}")
+        low, high = map(float, ends)
         if not low < high:
             raise ValueError(f"bounds of {task} must rise, got {low:g} and {high:g}")
         normal[task] = (_numbers(values, f"scores of {task}") - low) / (high - low)
@@ -352,13 +355,6 @@ def _mapping(value: object, name: str, key: type = str) -> Mapping[Any, Any]:
     if malformed:
         raise ValueError(f"{name} must have a {what} for each key, got {malformed[0]!r:.80}")
     return value
-
-
-def _pair(value: object, name: str) -> tuple[float, float]:
-    numbers = _numbers(value, name)
-    if numbers.shape != (2,):
-        raise ValueError(f"{name} must be two numbers, got {value!r:.80}")
-    return float(numbers[0]), float(numbers[1])
 
 
 def _numbers(values: object, name: str) -> Array:

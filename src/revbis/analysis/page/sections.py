@@ -13,11 +13,11 @@ from revbis.analysis.differences import difference_table, differences
 from revbis.analysis.problems import LEFT_OUT, Kind, Problem
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.analysis.study import RunGroup, Study
-from revbis.analysis.tables import FIRST, gap_table, yardstick_table
+from revbis.analysis.tables import FIRST
 from revbis.io.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from revbis.analysis.page.data import Trainings, TrainingSample
@@ -305,18 +305,10 @@ def statistics(study: Study) -> list[tuple[Table, list[str]]]:
     return shown
 
 
-def gaps(study: Study) -> Table | None:
-    """The table of generalisation gaps; None if no run was evaluated on training variants too."""
+def table_or_none(make: Callable[[Study], Table], study: Study) -> Table | None:
+    """The table; None if no run has what it shows."""
     try:
-        return gap_table(study)
-    except ValueError:
-        return None
-
-
-def yardsticks(study: Study) -> Table | None:
-    """The table of yardsticks; None if they were measured of no run."""
-    try:
-        return yardstick_table(study)
+        return make(study)
     except ValueError:
         return None
 
