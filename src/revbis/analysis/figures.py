@@ -88,13 +88,12 @@ def make_panels(
     caption: str,
     legend: Sequence[tuple[str, Look]],
     height: float = _PANEL[1],
-    width: float = _PANEL[0],
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels with a legend and, below it, a caption."""
     columns = columns_of(count)
     rows = -(-count // columns)
-    across = max(columns * width + (1.0 if share else 0.0), 4.2)
+    across = max(columns * _PANEL[0] + (1.0 if share else 0.0), 4.2)
     lines = textwrap.wrap(caption, int(_LETTERS * across))
     fit = max(1, int(across / (0.5 + 0.065 * max((len(k) for k, _ in legend), default=1))))
     legend_rows = -(-len(legend) // min(fit, len(legend))) if legend else 0
@@ -143,11 +142,6 @@ def _drawn(look: Look) -> dict[str, Any]:
     }
 
 
-def draw_line(panel: Axes, x: Any, y: Any, look: Look) -> None:
-    """A curve with a few markers of its method."""
-    panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
-
-
 def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> None:
     """The mean over seeds with one standard error, and single seeds beyond their shared frames."""
     frames, scores = align_curves(seeds)
@@ -158,7 +152,8 @@ def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> 
         panel.fill_between(
             frames, middle - error, middle + error, color=look.colour, alpha=0.18, lw=0
         )
-    draw_line(panel, frames, smooth.mean(axis=0), look)
+    every = max(1, len(frames) // _MARKS)
+    panel.plot(frames, smooth.mean(axis=0), markevery=every, **_drawn(look))
     shared = frames[-1] if len(frames) else -1
     for one in seeds:
         if one.frames[-1] > shared:
@@ -433,8 +428,11 @@ def _ablation_caption(
     best: Sequence[tuple[RunGroup, GroupScores]], at: Mapping[str, int], of_all: str
 ) -> str:
     seeds = [(group, list(scores.seeds)) for group, scores in best]
+    budget = ", ".join(f"{value:,} ({short_name(task)})" for task, value in at.items())
+    if len(set(at.values())) == 1:
+        budget = f"{next(iter(at.values())):,}"
     parts = [
-        f"Best evaluation within {_budget_text(at)} frames: interquartile mean over seeds "
+        f"Best evaluation within {budget} frames: interquartile mean over seeds "
         f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
         f"({RESAMPLES:,} resamples). Not smoothed."
     ]
@@ -477,12 +475,6 @@ def _counted(shown: Sequence[tuple[RunGroup, Sequence[Any]]]) -> str:
         if len(seeds) != usual
     ]
     return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
-
-
-def _budget_text(at: Mapping[str, int]) -> str:
-    if len(set(at.values())) == 1:
-        return f"{next(iter(at.values())):,}"
-    return ", ".join(f"{value:,} ({short_name(task)})" for task, value in at.items())
 
 
 def _remarks(groups: Sequence[RunGroup]) -> list[str]:

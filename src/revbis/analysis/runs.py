@@ -188,8 +188,10 @@ class Run:
     @property
     def settings(self) -> tuple[tuple[str, Any], ...]:
         """What the runs of one group have in common."""
-        values = self.config.as_dict()
-        return tuple((k, _hashable(values[k])) for k in sorted(values) if k not in _ASIDE)
+        values = sorted(self.config.as_dict().items())
+        return tuple(
+            (k, tuple(v) if isinstance(v, list) else v) for k, v in values if k not in _ASIDE
+        )
 
     @property
     def frames(self) -> int:
@@ -213,7 +215,10 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
     evaluations = _read_evaluations(folder, config, problem)
     yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
     about = _read_file(folder, ABOUT, AboutFile, problem, Kind.BAD_ABOUT) or {}
-    alarms = _read_alarms(folder, problem)
+    alarms = [
+        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
+        for line in _read_lines(folder, ALARMS, AlarmLine, problem)
+    ]
     failures = read_failures(folder, problem)
     try:
         finished = is_finished(read_result(folder), config.frames)
@@ -293,13 +298,6 @@ def _share(successes: Sequence[bool | None] | None) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
-    return [
-        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for line in _read_lines(folder, ALARMS, AlarmLine, problem)
-    ]
-
-
 def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
     lines = read_lines(folder / name)
@@ -350,7 +348,3 @@ def _read_file(
         if not isinstance(reason, FileNotFoundError) or bad is Kind.BAD_ABOUT:
             problem(Problem(bad, folder, {"file": name, "reason": explained(reason)}))
         return None
-
-
-def _hashable(value: object) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -68,7 +68,7 @@ def write_page(
 
 def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
     """What the templates lay out."""
-    root, at = _root(study), budgets(study)
+    root, at, now = _root(study), budgets(study), datetime.now().astimezone()
     unread = [each for run in study.runs for each in trainings.of(run).problems]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
@@ -101,7 +101,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "commands": sections.commands(study),
         "versions": sections.versions(study),
         "about": (
-            f"revbis {__version__} · made {_now():%Y-%m-%d %H:%M:%S} · runs in {shown_path(root)}"
+            f"revbis {__version__} · made {now:%Y-%m-%d %H:%M:%S} · runs in {shown_path(root)}"
         ),
         "data": page_data(study, trainings, at, pool),
     }
@@ -143,7 +143,3 @@ def _root(study: Study) -> Path:
 
 
 __all__ = ["Media", "Trainings", "write_page"]
-
-
-def _now() -> datetime:
-    return datetime.now().astimezone()
