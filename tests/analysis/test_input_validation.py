@@ -20,11 +20,11 @@ normalise = stats.normalise_scores
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: stats.summary("good"), "scores must hold real numbers, got texts"),
-        (lambda: stats.summary([1, 1j]), "scores must hold real numbers, got complex numbers"),
-        (lambda: stats.summary([[1, 2], [3]]), "scores must be an array of numbers"),
-        (lambda: stats.summary([]), "scores must have at least one seed"),
-        (lambda: stats.summary([1, np.nan]), "must be finite: leave out runs without a score"),
+        (lambda: stats.summarise("good"), "scores must hold real numbers, got texts"),
+        (lambda: stats.summarise([1, 1j]), "scores must hold real numbers, got complex numbers"),
+        (lambda: stats.summarise([[1, 2], [3]]), "scores must be an array of numbers"),
+        (lambda: stats.summarise([]), "scores must have at least one seed"),
+        (lambda: stats.summarise([1, np.nan]), "must be finite: leave out runs without a score"),
         (lambda: stats.default_bounds(3), "no bounds are known for 3"),
         (lambda: stats.default_bounds("gym:P-v1"), "no bounds are known for gym:P-v1: pass the sc"),
         (lambda: normalise([1], {}), r"scores must be a mapping with each task, got \[1\]"),

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from revbis.analysis.problems import Kind, Problem
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.analysis.runs import Failures
 
 
 def sentence(kind: Kind, **details: object) -> str:
-    return str(Problem(kind, Path("runs/a"), details))
+    return str(StudyProblem(kind, Path("runs/a"), details))
 
 
 def test_lines_are_named_with_a_verb() -> None:

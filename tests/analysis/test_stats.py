@@ -22,9 +22,9 @@ def arrays(**scores: list[float]) -> dict[str, Any]:
 
 def test_summary() -> None:
     # Squared gaps from the mean 5: 9 + 1 + 16 = 26, over n - 1 is 13.
-    result = stats.summary(np.array([2.0, 4.0, 9.0]))
+    result = stats.summarise(np.array([2.0, 4.0, 9.0]))
     assert result == (5.0, pytest.approx(math.sqrt(13)), pytest.approx(math.sqrt(13 / 3)), 3)
-    one = stats.summary(np.array([7.0]))
+    one = stats.summarise(np.array([7.0]))
     assert (one.mean, one.n) == (7.0, 1) and math.isnan(one.deviation) and math.isnan(one.error)
 
 

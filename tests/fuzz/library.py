@@ -238,7 +238,7 @@ def analysis(folder: Path) -> Calls:
     scores = {"dmc:a": np.array([1.0, 2.0]), "dmc:b": np.array([0.5])}
     seeds = {"dmc:a": {1: 1.0, 2: 2.0}}
     return [
-        (stats.summary, {"values": np.ones(3)}),
+        (stats.summarise, {"values": np.ones(3)}),
         (stats.default_bounds, {"task": "dmc:a"}),
         (stats.normalise_scores, {"scores": scores, "bounds": {"dmc:a": (0, 1), "dmc:b": (0, 1)}}),
         (stats.ewma, {"values": np.ones(3), "alpha": 0.5}),

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from revbis.analysis.problems import Kind, Problem
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.io.files import atomic_write
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import CONFIG, unpacked
@@ -149,7 +149,7 @@ class Artefact(NamedTuple):
 
     paths: list[Path]
     text: str
-    problems: list[Problem]
+    problems: list[StudyProblem]
 
 
 def grid_name(artefact: ArtefactName, scale: Scale) -> str:
@@ -183,7 +183,7 @@ def make_artefact(
     problems = []
     if len(existing) < len(runs):
         counts = {"missing": len(runs) - len(existing), "runs": len(runs)}
-        problems.append(Problem(Kind.MISSING_RUNS, details=counts))
+        problems.append(StudyProblem(Kind.MISSING_RUNS, details=counts))
     study = read_study(existing)
     paths, text = _RECIPES[artefact].make(study, folder, f"{artefact}-{scale}")
     return Artefact(paths, text, problems + list(study.problems))

@@ -53,7 +53,7 @@ LEFT_OUT = frozenset((Kind.BAD_CONFIG, Kind.DUPLICATE))  # a run that is not in 
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudyProblem:
     """Something that a reader of a study must know; `str` gives its sentence.
 
     Attributes:
@@ -71,7 +71,7 @@ class Problem:
         return printable(self.kind.value.format(run=self.run, **shown))
 
 
-OnProblem = Callable[[Problem], None]
+OnProblem = Callable[[StudyProblem], None]
 _JOINED = {"values": " and ", "seeds": ", ", "names": ", "}
 
 

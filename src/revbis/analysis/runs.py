@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from revbis.analysis.problems import Kind, Problem, explained, shortened
+from revbis.analysis.problems import Kind, StudyProblem, explained, shortened
 from revbis.io import schema
 from revbis.io.files import Record, read_lines, read_records
 from revbis.io.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
@@ -210,7 +210,7 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
         config = Config.read(folder / CONFIG)
     except (ValueError, OSError) as reason:
         where = "" if isinstance(reason, ValueError) else f"{CONFIG}: "
-        problem(Problem(Kind.BAD_CONFIG, folder, {"reason": where + explained(reason)}))
+        problem(StudyProblem(Kind.BAD_CONFIG, folder, {"reason": where + explained(reason)}))
         return None
     evaluations = _read_evaluations(folder, config, problem)
     yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
@@ -223,16 +223,16 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
     try:
         finished = is_finished(read_result(folder), config.frames)
     except (OSError, ValueError) as reason:
-        problem(Problem(Kind.BAD_FILE, folder, {"file": RESULT, "reason": explained(reason)}))
+        problem(StudyProblem(Kind.BAD_FILE, folder, {"file": RESULT, "reason": explained(reason)}))
         finished = False
     run = Run(
         folder, config, about, evaluations, alarms, failures, finished, yardsticks, measured_at
     )
     if not run.evaluations:
-        problem(Problem(Kind.NO_EVALUATION, folder))
+        problem(StudyProblem(Kind.NO_EVALUATION, folder))
     elif not run.finished:
         frames = {"frames": run.frames, "budget": config.frames}
-        problem(Problem(Kind.UNFINISHED, folder, frames))
+        problem(StudyProblem(Kind.UNFINISHED, folder, frames))
     return run
 
 
@@ -265,12 +265,12 @@ def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[
     for line in _read_lines(folder, EVALUATIONS, EvaluationLine, problem):
         one = _evaluation(line, config)
         if one.train_return is not None and not abs(one.train_return) <= _LARGEST_RETURN:
-            problem(Problem(Kind.TRAIN_NOT_FINITE, folder, {"frame": one.reached}))
+            problem(StudyProblem(Kind.TRAIN_NOT_FINITE, folder, {"frame": one.reached}))
             one = one._replace(train_return=None)
         if abs(one.mean_return) <= _LARGEST_RETURN:
             by_frame[one.frames] = one
         else:
-            problem(Problem(Kind.NOT_FINITE, folder, {"frame": one.reached}))
+            problem(StudyProblem(Kind.NOT_FINITE, folder, {"frame": one.reached}))
     return [by_frame[frames] for frames in sorted(by_frame)]
 
 
@@ -304,9 +304,9 @@ def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> l
     details: dict[str, Any]
     if lines.unreadable:
         details = {"file": name, "reason": lines.unreadable}
-        problem(Problem(Kind.BAD_RECORDS, folder, details))
+        problem(StudyProblem(Kind.BAD_RECORDS, folder, details))
     if lines.malformed:
-        problem(Problem(Kind.NOT_JSON, folder, {"file": name, "lines": lines.malformed}))
+        problem(StudyProblem(Kind.NOT_JSON, folder, {"file": name, "lines": lines.malformed}))
     what = {EVALUATIONS: "evaluation", ALARMS: "alarm"}[name]
     records: list[T] = []
     invalid: list[int] = []
@@ -317,7 +317,7 @@ def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> l
             invalid.append(line)
     if invalid:
         details = {"file": name, "lines": invalid, "record": f"valid {what}"}
-        problem(Problem(Kind.INVALID_LINES, folder, details))
+        problem(StudyProblem(Kind.INVALID_LINES, folder, details))
     return records
 
 
@@ -346,5 +346,5 @@ def _read_file(
         return cast("T", schema.parse_json((folder / name).read_bytes(), kind, name))
     except (OSError, ValueError) as reason:
         if not isinstance(reason, FileNotFoundError) or bad is Kind.BAD_ABOUT:
-            problem(Problem(bad, folder, {"file": name, "reason": explained(reason)}))
+            problem(StudyProblem(bad, folder, {"file": name, "reason": explained(reason)}))
         return None

@@ -42,7 +42,7 @@ class Summary(NamedTuple):
     n: int
 
 
-def summary(values: Array) -> Summary:
+def summarise(values: Array) -> Summary:
     """Mean, standard deviation and standard error of scores over seeds, [n]."""
     values = _finite(values, "scores")
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis.analysis.problems import Kind, OnProblem, Problem
+from revbis.analysis.problems import Kind, OnProblem, StudyProblem
 from revbis.analysis.runs import Run, read_failures, read_run, run_folders
 from revbis.io import schema
 from revbis.io.files import naming
@@ -85,7 +85,7 @@ class Study:
     """
 
     groups: tuple[RunGroup, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[StudyProblem, ...]
 
     @property
     def runs(self) -> list[Run]:
@@ -150,14 +150,14 @@ def read_study(paths: Iterable[Path]) -> Study:
         ValueError: If there is no run at all, with what is there instead, or if a zip file that is
             passed cannot be unpacked.
     """
-    problems: list[Problem] = []
+    problems: list[StudyProblem] = []
     runs = []
     for folder in _run_folders(paths, problems.append):
         run = read_run(folder, problems.append)
         runs += [] if run is None else [run]
         failures = read_failures(folder, lambda _: None) if run is None else run.failures
         if failures is not None and not (run and run.finished):
-            problems.append(Problem(Kind.FAILED, folder, {"failures": failures}))
+            problems.append(StudyProblem(Kind.FAILED, folder, {"failures": failures}))
     if not runs:
         raise ValueError("; ".join(["there is no run to read", *map(str, problems)]))
     groups = _grouped(_without_doubles(runs, problems.append))
@@ -181,19 +181,19 @@ def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
         raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
 
     def bad_folder(reason: str) -> None:
-        problem(Problem(Kind.BAD_FOLDER, details={"reason": reason}))
+        problem(StudyProblem(Kind.BAD_FOLDER, details={"reason": reason}))
 
     folders: dict[Path, None] = {}
     for each in paths:
         path: Path = unpacked(schema.convert(each, Path, "each of paths"))
         if not path.exists():
-            problem(Problem(Kind.ABSENT, path))
+            problem(StudyProblem(Kind.ABSENT, path))
         elif not path.is_dir():
-            problem(Problem(Kind.NOT_A_FOLDER, path))
+            problem(StudyProblem(Kind.NOT_A_FOLDER, path))
         else:
             below = sorted(run_folders(path, bad_folder))
             if not below:
-                problem(Problem(Kind.NO_RUN, path))
+                problem(StudyProblem(Kind.NO_RUN, path))
             folders |= dict.fromkeys(folder.resolve() for folder in below)
     return list(folders)
 
@@ -209,7 +209,7 @@ def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
             continue
         better, worse = (run, other) if run.frames > other.frames else (other, run)
         runs_by_identity[identity] = better
-        problem(Problem(Kind.DUPLICATE, worse.folder, {"kept": better.folder}))
+        problem(StudyProblem(Kind.DUPLICATE, worse.folder, {"kept": better.folder}))
     return list(runs_by_identity.values())
 
 
@@ -244,7 +244,7 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     return labels
 
 
-def _comparability(groups: Sequence[RunGroup]) -> Iterator[Problem]:
+def _comparability(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
     """What a reader must know before comparing the groups."""
     for task in sorted({group.task for group in groups}):
         runs = [run for group in groups if group.task == task for run in group.runs]
@@ -252,29 +252,29 @@ def _comparability(groups: Sequence[RunGroup]) -> Iterator[Problem]:
             values = sorted({str(getattr(run.config, name)) for run in runs})
             if len(values) > 1:
                 about = {"task": task, "setting": name, "values": values}
-                yield Problem(Kind.MIXED_SETTING, details=about)
+                yield StudyProblem(Kind.MIXED_SETTING, details=about)
         presets = sorted({run.config.preset for run in runs})
         if len(presets) > 1:
-            yield Problem(Kind.MIXED_PRESETS, details={"task": task, "values": presets})
+            yield StudyProblem(Kind.MIXED_PRESETS, details={"task": task, "values": presets})
     yield from _missing_seeds(groups)
     yield from _mixed_versions([run for group in groups for run in group.runs])
 
 
-def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[Problem]:
+def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
     every = sorted({seed for group in groups for seed in group.seeds})
     separate = ""
     for group in sorted(groups, key=lambda group: (group.label, group.task)):
         if group.label not in (group.runs[0].config.method, separate):
             separate = group.label
-            yield Problem(Kind.SEPARATE, details={"label": separate})
+            yield StudyProblem(Kind.SEPARATE, details={"label": separate})
         about = {"task": group.task, "label": group.label}
         if missing := [seed for seed in every if seed not in group.seeds]:
-            yield Problem(Kind.NO_SEEDS, details={**about, "seeds": missing})
+            yield StudyProblem(Kind.NO_SEEDS, details={**about, "seeds": missing})
         if len(group.seeds) == 1:
-            yield Problem(Kind.ONE_SEED, details=about)
+            yield StudyProblem(Kind.ONE_SEED, details=about)
 
 
-def _mixed_versions(runs: Sequence[Run]) -> Iterator[Problem]:
+def _mixed_versions(runs: Sequence[Run]) -> Iterator[StudyProblem]:
     seen: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         for name, value in run.about.get("versions", {}).items():
@@ -284,4 +284,4 @@ def _mixed_versions(runs: Sequence[Run]) -> Iterator[Problem]:
     for name, values in sorted(seen.items()):
         if len(values) > 1:
             about = {"name": name, "values": sorted(values)}
-            yield Problem(Kind.MIXED_VERSIONS, details=about)
+            yield StudyProblem(Kind.MIXED_VERSIONS, details=about)

@@ -431,7 +431,7 @@ def measured_scores(
     for task in at:
         of_task = [(group, scores) for group, scores in measured if group.task == task]
         percent = 100.0 if measure_of(task) == "success" else 1.0
-        summaries = [stats.summary(scores.values * percent) for _, scores in of_task]
+        summaries = [stats.summarise(scores.values * percent) for _, scores in of_task]
         numbers = paper.reported(task).values() if reported else ()
         digits = decimals([one.mean for one in (*summaries, *numbers)])
         comparable = not _not_ranked(study, task, [scores for _, scores in of_task])
@@ -516,7 +516,7 @@ def _records(
         if score is None or group is None:
             continue
         scores = score.of
-        mean, deviation, error, n = stats.summary(scores.values)
+        mean, deviation, error, n = stats.summarise(scores.values)
         area = group_scores(group, "area", budget)
         records.append(
             {
@@ -617,7 +617,7 @@ def _gap_line(
     success = measure_of(group.task) == "success"
     scale = 100.0 if success else 1.0
     values = {"train": seen.values, "eval": seen.values - gap.values, "gap": gap.values}
-    summaries = {name: stats.summary(each * scale) for name, each in values.items()}
+    summaries = {name: stats.summarise(each * scale) for name, each in values.items()}
     digits = decimals([one.mean for one in summaries.values()])
     remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
     cells = [
@@ -632,7 +632,7 @@ def _gap_line(
     record: dict[str, Any] = {"task": group.task, "measure": measure_of(group.task)}
     record |= {"method": group.label}
     for kind, each in values.items():
-        mean, deviation, error, _ = stats.summary(each)
+        mean, deviation, error, _ = stats.summarise(each)
         record |= {kind: mean, f"{kind}_deviation": deviation, f"{kind}_error": error}
     record |= {"n": count, "seeds": " ".join(map(str, gap.seeds))}
     return (name, tuple(cells)), record | {"frames": gap.frames, "budget": budget}
@@ -690,7 +690,7 @@ def _yardstick_line(
         if not values:
             cells.append(TableCell(NONE))
             continue
-        of = stats.summary(np.asarray(values))
+        of = stats.summarise(np.asarray(values))
         cells.append(TableCell(summary_text(of, 2)))
         record |= {measure: of.mean}
         record |= {f"{measure}_deviation": of.deviation, f"{measure}_error": of.error}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from revbis.analysis import stats
-from revbis.analysis.problems import Kind, Problem
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.analysis.runs import as_count, as_number
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.envs.suite import Measure
@@ -48,7 +48,7 @@ class TrainingSample:
     hours: list[float | None] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[StudyProblem, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -137,11 +137,11 @@ def _read(folder: Path) -> TrainingSample:
     return _summarise(records, tuple(problems))
 
 
-def _problem(kind: Kind, folder: Path, **details: Any) -> Problem:
-    return Problem(kind, folder, {"file": TRAINING, **details})
+def _problem(kind: Kind, folder: Path, **details: Any) -> StudyProblem:
+    return StudyProblem(kind, folder, {"file": TRAINING, **details})
 
 
-def _summarise(lines: Sequence[Record], problems: tuple[Problem, ...]) -> TrainingSample:
+def _summarise(lines: Sequence[Record], problems: tuple[StudyProblem, ...]) -> TrainingSample:
     if not lines:
         return TrainingSample(problems=problems)
     names = dict.fromkeys(

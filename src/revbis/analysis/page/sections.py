@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import stats, tables
 from revbis.analysis.differences import difference_table, differences
-from revbis.analysis.problems import LEFT_OUT, Kind, Problem
+from revbis.analysis.problems import LEFT_OUT, Kind, StudyProblem
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.analysis.study import RunGroup, Study
 from revbis.analysis.tables import FIRST
@@ -158,7 +158,7 @@ def _return(group: RunGroup, budget: int) -> Shown:
     returns = group_scores(group, "final", budget, "return")
     if returns is None:
         return Shown()
-    mean, deviation, _, n = stats.summary(returns.values)
+    mean, deviation, _, n = stats.summarise(returns.values)
     return Shown(f"{mean:.0f}", f"{deviation:.0f}" if n > 1 else "")
 
 
@@ -275,7 +275,7 @@ def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:
     ]
 
 
-def messages(study: Study, root: Path, more: Sequence[Problem]) -> list[str]:
+def messages(study: Study, root: Path, more: Sequence[StudyProblem]) -> list[str]:
     """Problems of the study, missing runs first; failed runs have a list of their own."""
     shown = [each for each in (*study.problems, *more) if each.kind is not Kind.FAILED]
     shown.sort(key=lambda problem: problem.kind not in LEFT_OUT)
@@ -328,7 +328,7 @@ def timing(
 
 def episodes(
     study: Study, media: Mapping[Path, Media]
-) -> tuple[list[tuple[RunGroup, str, dict[str, str]]], list[Problem]]:
+) -> tuple[list[tuple[RunGroup, str, dict[str, str]]], list[StudyProblem]]:
     """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
     shown, skipped, room = [], [], _ROOM
     for group, run in _runs(study):
@@ -340,7 +340,7 @@ def episodes(
             size = path.stat().st_size * 4 // 3
             if size > room:
                 about = {"name": name, "file": path.name}
-                skipped.append(Problem(Kind.NO_ROOM, run.folder, about))
+                skipped.append(StudyProblem(Kind.NO_ROOM, run.folder, about))
                 continue
             room -= size
             urls[kind] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from revbis.analysis.page import Trainings, write_page
 from revbis.analysis.page.sections import Media
-from revbis.analysis.problems import Kind, Problem
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.analysis.runs import run_folders
 from revbis.analysis.scores import curve
 from revbis.analysis.study import Study, read_study
@@ -212,7 +212,7 @@ class PageWriter:
                 advance(text)
         return media
 
-    def _warn(self, problems: Sequence[Problem]) -> None:
+    def _warn(self, problems: Sequence[StudyProblem]) -> None:
         if self._live:  # unfinished runs are the reason to watch
             problems = [problem for problem in problems if problem.kind is not Kind.UNFINISHED]
         new = [text for text in map(str, problems) if text not in self._warned]
