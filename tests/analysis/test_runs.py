@@ -168,7 +168,9 @@ def test_a_zip_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs.zip").write_text("no zip")
     found = read_study([tmp_path])
     assert len(found.runs) == 1
-    assert f"{tmp_path}/runs.zip cannot be unpacked: File is not a zip file" in found.problems
+    assert f"{tmp_path}/runs.zip cannot be unpacked: File is not a zip file" in map(
+        str, found.problems
+    )
     with pytest.raises(ValueError, match=r"runs\.zip cannot be unpacked"):
         read_study([tmp_path / "runs.zip"])
 
