@@ -150,7 +150,7 @@ def table(rows: Iterable[dict[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def warn(problem: str) -> None:
+def warn(problem: object) -> None:
     """Prints a problem of a run."""
     print(f"pack.py: warning: {problem}", file=sys.stderr)
 

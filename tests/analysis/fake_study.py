@@ -174,3 +174,9 @@ def _c(frame: int, budget: int, seed: int) -> float:
 
 def _flags(share: float) -> list[bool]:
     return [i < round(10 * share) for i in range(10)]
+
+
+def rewrite(path: Path, change: Any) -> None:
+    """Changes every record of a file."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    write_lines(path, [change(record) for record in records])

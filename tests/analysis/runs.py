@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.study import Study, read_study
 from revbis.runs.config import Config
 from revbis.runs.presets import preset_config
 

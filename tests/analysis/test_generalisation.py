@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from tests.analysis.runs import write_run
-from tests.analysis.test_report import Page
+from tests.analysis.test_page import Page
 
-from revbis.analysis import curves, tables
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis import tables
+from revbis.analysis.page import write_page
+from revbis.analysis.scores import curve
+from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import gap_table
 
 CHEETAH, HAMMER = "dmc:cheetah_run", "metaworld:hammer"
@@ -76,8 +77,8 @@ def test_scores_are_those_on_evaluation_variants(study: Study) -> None:
     assert table.records[0]["method"] == "drqv2" and table.records[0]["mean"] == 200.0
     (run, *_) = study.runs
     for variants, wanted in (("eval", [0, 100]), ("train", [0, 150]), ("gap", [0, 50])):
-        curve = curves.curve(run, variants=variants)
-        assert (curve.frames.tolist(), curve.scores.tolist()) == ([0, 10], wanted)
+        frames, values = curve(run, variants=variants)
+        assert (frames.tolist(), values.tolist()) == ([0, 10], wanted)
 
 
 def test_evaluations_before_there_were_two_are_left_out(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_evaluations_before_there_were_two_are_left_out(tmp_path: Path) -> None:
     write_run(tmp_path, scores, train={10: 8.0}, **settings)
     study = read_study([tmp_path])
     (run,) = study.runs
-    assert curves.curve(run).frames.tolist() == [0, 10, 20]
-    assert curves.curve(run, variants="gap").frames.tolist() == [10]
+    assert curve(run).frames.tolist() == [0, 10, 20]
+    assert curve(run, variants="gap").frames.tolist() == [10]
     (cells,) = (cells for _, cells in gap_table(study, budget=20).rows)
     assert [cell.text for cell in cells] == ["8.00", "6.00", "+2.00", "1"]
     assert cells[2].remark == "at 10 frames"
@@ -97,7 +98,7 @@ def test_a_study_without_training_variants(tmp_path: Path) -> None:
     study = read_study([tmp_path / "runs"])
     with pytest.raises(ValueError, match="no generalisation gap: no run was evaluated on"):
         gap_table(study)
-    page = Page(write_report(study, tmp_path / "page"))
+    page = Page(write_page(study, tmp_path / "page"))
     assert "Generalisation gap" not in page.text and 'id="gap"' not in page.source
 
 
@@ -108,7 +109,7 @@ def test_the_gap_of_gaussian_noise_is_chance(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_it(study: Study, tmp_path: Path) -> None:
-    page = Page(write_report(study, tmp_path / "page"))
+    page = Page(write_page(study, tmp_path / "page"))
     part = page.source[page.source.index('id="gap"') :].split("</section>")[0]
     assert "<h2>Generalisation gap</h2>" in part and "Gap: training minus evaluation." in part
     for text in ("cheetah_run, mico", "+30 ± 28", "2 of 3", "+50.0 ± 14.1"):

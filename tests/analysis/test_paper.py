@@ -8,7 +8,7 @@ from tests.analysis.runs import write_run
 
 from revbis.agents import methods
 from revbis.analysis import paper
-from revbis.analysis.scores import read_study
+from revbis.analysis.study import read_study
 from revbis.runs.presets import preset_config
 
 # The paper's own marks, read off its table: best and second of each row.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.analysis.fake_study import fake_run
 
-from revbis.analysis.scores import read_study
 from revbis.analysis.stats import Paired, paired
+from revbis.analysis.study import read_study
 
 RESULTS = Path(__file__).parents[2] / "results"
 COMPARE, PACK = (runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack"))

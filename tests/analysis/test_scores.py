@@ -1,253 +1,133 @@
-"""Run folders read into a study: what is odd is named, and everything else is still there."""
+"""Scores of runs over training and at a budget."""
 
-import csv
-import json
-import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from tests.analysis.runs import ABOUT, write_lines, write_run
+from tests.analysis.runs import write_lines, write_run
 
-from revbis.analysis.scores import Row, Study, read_study
+from revbis.analysis.scores import (
+    Curve,
+    align_curves,
+    curve,
+    group_scores,
+    status_curve,
+)
+from revbis.analysis.study import read_study
 
 
-def has_problem(study: Study, *words: str) -> bool:
-    """Whether one problem has all these words."""
-    return any(all(word in problem for word in words) for problem in study.problems)
+def curve_of(points: dict[int, float]) -> Curve:
+    return Curve(np.array(list(points)), np.array(list(points.values())))
 
 
-def test_tidy_rows(tmp_path: Path) -> None:
-    write_run(tmp_path, [1.0, 2.5], seed=3)
-    write_run(tmp_path, [0.2, 0.7], task="metaworld:hammer", method="mico", seed=3)
-    study = read_study([tmp_path])
-    assert study.problems == (
-        "dmc:cheetah_run, drqv2: one seed only, so no spread is known",
-        "metaworld:hammer, mico: one seed only, so no spread is known",
+def test_common_frames_are_never_filled_in() -> None:
+    first = curve_of({0: 1.0, 10: 2.0, 20: 3.0, 30: 4.0})
+    second = curve_of({0: 5.0, 20: 6.0, 25: 7.0})
+    frames, scores = align_curves([first, second])
+    assert frames.tolist() == [0, 20] and scores.tolist() == [[1.0, 3.0], [5.0, 6.0]]
+    assert align_curves([first, second], budget=19)[0].tolist() == [0]
+    assert align_curves([first, second], budget=20)[0].tolist() == [0, 20]
+    assert align_curves([first, curve_of({5: 1.0})])[1].shape == (2, 0)
+    with pytest.raises(ValueError, match="no curve"):
+        align_curves([])
+
+
+def test_curve_of_a_run_that_is_late_by_less_than_an_action(tmp_path: Path) -> None:
+    write_run(
+        tmp_path,
+        {0: 1.0, 101: 2.0, 203: 3.0, 304: 9.0, 351: 4.0},
+        frames=350,
+        eval_every=100,
+        action_repeat=4,
     )
-    rows = study.rows()
-    nothing_else = (None, None, None, {})
-    assert rows[1] == Row("drqv2", "dmc:cheetah_run", 3, 10, 5, 5, 1.5, 2.5, *nothing_else)
-    assert [row.success for row in rows] == [None, None, pytest.approx(0.2), pytest.approx(0.7)]
-    study.write_csv(tmp_path / "scores.csv")
-    with open(tmp_path / "scores.csv", newline="") as file:
-        written = list(csv.DictReader(file))
-    assert [row["mean_return"] for row in written] == ["1.0", "2.5", "205.0", "705.0"]
-    assert written[0]["success"] == "" and float(written[3]["success"]) == pytest.approx(0.7)
+    result = curve(read_study([tmp_path]).runs[0])
+    assert result.frames.tolist() == [0, 100, 200, 304, 350]
+    assert result.scores.tolist() == [1.0, 2.0, 3.0, 9.0, 4.0]
 
 
-def test_whole_study_has_no_problem(tmp_path: Path) -> None:
-    for method in ("drqv2", "mico"):
-        for task in ("dmc:cheetah_run", "dmc:walker_run"):
-            for seed in (1, 2):
-                write_run(tmp_path, [0.0, 1.0], task=task, method=method, seed=seed)
-    study = read_study([tmp_path])
-    assert study.problems == ()
-    assert study.labels == ["drqv2", "mico"]
-    assert study.tasks == ["dmc:cheetah_run", "dmc:walker_run"]
-    assert [group.seeds for group in study.groups] == [(1, 2)] * 4
-    assert len(study.runs) == 8 and all(run.finished for run in study.runs)
-    assert study.group("mico", "dmc:walker_run") is study.groups[3]
-    assert study.group("mico", "dmc:hopper_hop") is None
+def test_curve_is_in_order_and_has_a_frame_once(tmp_path: Path) -> None:
+    write_run(tmp_path, {20: 3.0, 0: 1.0, 11: 5.0, 10: 2.0}, action_repeat=2)
+    result = curve(read_study([tmp_path]).runs[0])
+    assert result.frames.tolist() == [0, 10, 20] and result.scores.tolist() == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda path: path.mkdir(), "contains no run"),
-        (lambda path: None, "does not exist"),
-        (lambda path: path.write_text("a,b\n1,2\n"), "is not a run folder: pass folders"),
-    ],
-)
-def test_no_run_at_all(tmp_path: Path, make: object, why: str) -> None:
-    make(tmp_path / "x")  # type: ignore[operator]
-    with pytest.raises(ValueError, match=f"there is no run to read; .*x {why}"):
-        read_study([tmp_path / "x"])
-
-
-def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", [0.0, 1.0])
-    (tmp_path / "empty").mkdir()
-    foreign = tmp_path / "foreign.csv"
-    foreign.write_text("step,return\n1,2\n")
-    (tmp_path / "runs" / "other.csv").write_text("step,return\n1,2\n")
-    for name, text in (("model", '{"hidden_size": 3}'), ("cut", '{"meth'), ("list", "[1]")):
-        (tmp_path / "runs" / name).mkdir()
-        (tmp_path / "runs" / name / "config.json").write_text(text)
-    study = read_study([tmp_path / "runs", tmp_path / "empty", foreign, tmp_path / "none"])
-    assert len(study.runs) == 1 and len(study.rows()) == 2
-    assert has_problem(study, "empty contains no run")
-    assert has_problem(study, "foreign.csv is not a run folder")
-    assert has_problem(study, "none does not exist")
-    assert has_problem(study, "model is left out", "unknown hidden_size")
-    assert has_problem(study, "cut is left out", "not a revbis config")
-    assert has_problem(study, "list is left out")
-
-
-def test_a_folder_given_twice_is_read_once(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [0.0, 1.0])
-    study = read_study([tmp_path, folder, tmp_path])
-    assert len(study.runs) == 1 and not has_problem(study, "same run")
-
-
-def test_half_written_lines(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [0.0, 1.0, 2.0], c={5: 0.5})
-    for name in ("eval.jsonl", "train.jsonl"):
-        with open(folder / name, "a") as file:
-            file.write('{"frames": 30, "mean_re')
-    study = read_study([tmp_path])
-    assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
-    assert has_problem(study, "eval.jsonl: line 4 is skipped: incomplete")
-    assert [line["c"] for line in study.runs[0].training] == [0.5]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"frames": 20},
-        {"mean_return": 1.0},
-        {"frames": None, "mean_return": 1.0},
-        {"frames": 20, "mean_return": [1.0]},
-        {"frames": math.inf, "mean_return": 1.0},
-        {"frames": 20, "mean_return": 1.0, "success_any": 0.5},
-    ],
-)
-def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -> None:
-    folder = write_run(tmp_path, [0.0, 1.0])
+def test_curve_of_meta_world_is_success(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, [0.0, 0.3, 0.9], task="metaworld:hammer")
     with open(folder / "eval.jsonl", "a") as file:
-        file.write(json.dumps(line) + "\n")
-    study = read_study([tmp_path])
-    assert [row.mean_return for row in study.rows()] == [0.0, 1.0]
-    assert has_problem(study, "eval.jsonl: line 3 is skipped: not a valid evaluation")
+        file.write('{"frames": 30, "mean_return": 7.0, "success_any": [null]}\n')
+    result = curve(read_study([tmp_path]).runs[0])
+    assert result.scores == pytest.approx([0.0, 0.3, 0.9])
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", math.nan])
-def test_returns_that_are_not_finite(tmp_path: Path, value: object) -> None:
-    write_run(tmp_path, {0: 1.0, 10: value, 20: 3.0})
-    study = read_study([tmp_path])
-    assert [(row.frames, row.mean_return) for row in study.rows()] == [(0, 1.0), (20, 3.0)]
-    assert has_problem(study, "the return at frame 10 is not finite, left out")
-
-
-def test_what_agents_report_is_in_the_tidy_table(tmp_path: Path) -> None:
-    """In `status`; in older records c is beside everything else."""
-    folder = write_run(tmp_path, [1.0])
-    lines: list[dict[str, object]] = [
-        {"frames": 0, "mean_return": 1.0, "c": "nan", "returns": [1.0], "note": "x"},
-        {"frames": 9, "mean_return": 2, "c": 0, "status": {"c": 0.5, "temperature": None}},
-        {"frames": 20, "mean_return": 3, "status": {"temperature": 2, "horizon": 5}},
+def test_status_curve(tmp_path: Path) -> None:
+    steps: dict[int, Any] = {10: 0.5, 20: 0.25, 30: "nan", 40: None}
+    folder = write_run(tmp_path, [0.0], c=steps, action_repeat=4)
+    result = status_curve(read_study([tmp_path]).runs[0], "c")
+    assert result.frames.tolist() == [40, 80] and result.scores.tolist() == [0.5, 0.25]
+    write_lines(folder / "train.jsonl", [{"frames": 4, "agent_steps": 1}])
+    assert len(status_curve(read_study([tmp_path]).runs[0], "c").frames) == 0
+    lines = [
+        {"frames": 0, "mean_return": 1.0, "status": {"c": 0.5}},
+        {"frames": 10, "mean_return": 1.0, "c": 0.75},
+        {"frames": 20, "mean_return": 1.0, "status": {"c": "nan"}},
+        {"frames": 30, "mean_return": 1.0, "status": {}},
     ]
     write_lines(folder / "eval.jsonl", lines)
-    study = read_study([tmp_path])
-    first, second, third = (row.status for row in study.rows())
-    assert list(first) == ["c"] and math.isnan(first["c"])
-    assert second == {"c": 0.5} and third == {"temperature": 2.0, "horizon": 5.0}
-    study.write_csv(tmp_path / "scores.csv")
-    with open(tmp_path / "scores.csv", newline="") as file:
-        written = list(csv.DictReader(file))
-    assert list(written[0])[-4:] == ["train_success", "c", "temperature", "horizon"]
-    assert [row["c"] for row in written] == ["nan", "0.5", ""]
-    assert [row["temperature"] for row in written] == ["", "", "2.0"]
+    result = status_curve(read_study([tmp_path]).runs[0], "c")
+    assert result.frames.tolist() == [0, 10] and result.scores.tolist() == [0.5, 0.75]
 
 
-def test_a_run_in_progress(tmp_path: Path) -> None:
-    write_run(tmp_path, [0.0, 1.0], frames=40, seed=1)
-    write_run(tmp_path, [], frames=40, seed=2)
-    write_run(tmp_path, [0.0, 1.0, 2.0, 3.0, 4.0], seed=3)
-    study = read_study([tmp_path])
-    assert has_problem(study, "seed-1 is not finished: 10 of 40 frames")
-    assert has_problem(study, "seed-2 has no evaluation yet")
-    assert not has_problem(study, "seed-3")
-    assert [run.finished for run in study.runs] == [False, False, True]
-    assert [run.frames for run in study.runs] == [10, 0, 40]
-    assert len(study.rows()) == 7
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [0.0, 1.0])
-    (folder / "alarms.jsonl").mkdir()
-    (folder / "run.json").write_text("{")
-    study = read_study([tmp_path])
-    assert has_problem(study, "alarms.jsonl cannot be read: Is a directory")
-    assert has_problem(study, "run.json cannot be read")
-    assert len(study.rows()) == 2
-
-
-def test_two_runs_with_one_identity(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [0.0, 1.0], frames=20)
-    longer = write_run(tmp_path / "b", [0.0, 5.0, 6.0], frames=20)
-    write_run(tmp_path / "c", [0.0, 7.0], frames=20, threads=1, eval_episodes=3)
-    study = read_study([tmp_path])
-    assert [run.folder for run in study.runs] == [longer.resolve()]
-    assert [row.mean_return for row in study.rows()] == [0.0, 5.0, 6.0]
-    assert has_problem(study, f"{tmp_path / 'a'}", "is left out", f"{longer} is the same run")
-    assert has_problem(study, f"{tmp_path / 'c'}", "is left out")
-
-
-def test_mixed_settings_are_kept_apart(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", [0.0, 1.0], seed=1)
-    write_run(tmp_path / "a", [0.0, 2.0], seed=2)
-    write_run(tmp_path / "b", [0.0, 9.0], seed=1, hidden=64)
-    study = read_study([tmp_path])
-    assert study.labels == ["drqv2 (hidden=256)", "drqv2 (hidden=64)"]
-    assert [[run.config.seed for run in group.runs] for group in study.groups] == [[1, 2], [1]]
-    assert has_problem(study, "drqv2 (hidden=64) is kept separate")
-    assert has_problem(study, "drqv2 (hidden=64): no seed 2")
-
-
-def test_settings_that_follow_the_task_are_no_difference(tmp_path: Path) -> None:
-    for task in ("dmc:cheetah_run", "metaworld:hammer"):
-        write_run(tmp_path, [0.0, 1.0], task=task, preset="paper")
-    study = read_study([tmp_path])
-    first, second = (dict(run.settings)["noise_steps"] for run in study.runs)
-    assert first != second and study.labels == ["drqv2"]
-
-
-def test_mixed_state_noise(tmp_path: Path) -> None:
-    write_run(tmp_path, [0.0, 1.0], method="drqv2", observation="state", state_noise=8)
-    write_run(tmp_path, [0.0, 1.0], method="mico", observation="state", state_noise=24)
-    study = read_study([tmp_path])
-    wanted = "dmc:cheetah_run: state_noise is 24 and 8: returns are not comparable"
-    assert has_problem(study, wanted) and not has_problem(study, "state_noise_kind")
-
-
-def test_mixed_quality_and_preset(tmp_path: Path) -> None:
-    write_run(tmp_path, [0.0, 1.0], method="drqv2")
-    write_run(tmp_path, [0.0, 1.0], method="mico", quality="full")
-    write_run(tmp_path, [0.0, 1.0], method="simsr", preset="paper", pixels=48)
-    write_run(tmp_path, [0.0, 1.0], task="dmc:walker_run", method="simsr", preset="paper")
-    study = read_study([tmp_path])
-    assert has_problem(
-        study, "dmc:cheetah_run: quality is fast and full: returns are not comparable"
+def test_group_scores(tmp_path: Path) -> None:
+    write_run(tmp_path, [0.0, 8.0, 4.0], seed=1)
+    write_run(tmp_path, [2.0, 6.0, 9.0], seed=2)
+    write_run(tmp_path, [1.0, 50.0], seed=3, frames=20)
+    write_run(tmp_path, [], seed=4, frames=20)
+    (group,) = read_study([tmp_path]).groups
+    final = group_scores(group, "final", 20)
+    assert final is not None
+    assert (final.seeds, final.values.tolist(), final.frames, final.short) == (
+        (1, 2),
+        [4.0, 9.0],
+        20,
+        (3, 4),
     )
-    assert has_problem(study, "dmc:cheetah_run: presets cpu and paper are not comparable")
-    assert not has_problem(study, "pixels") and not has_problem(study, "dmc:walker_run:")
-    assert len(study.rows()) == 8
-
-
-def test_mixed_versions(tmp_path: Path) -> None:
-    newer = {"versions": {"revbis": "0.1.0", "torch": "2.14.0"}, "revision": "def"}
-    write_run(tmp_path, [0.0, 1.0], seed=1)
-    write_run(tmp_path, [0.0, 1.0], seed=2, about=newer)
-    write_run(tmp_path, [0.0, 1.0], seed=3, about=ABOUT | {"versions": None})
-    study = read_study([tmp_path])
-    assert has_problem(study, "versions are mixed: torch 2.13.0 and 2.14.0")
-    assert has_problem(study, "versions are mixed: revision abc and def")
-    assert not has_problem(study, "versions are mixed: revbis")
-    assert len(study.rows()) == 6
-
-
-def test_missing_seeds(tmp_path: Path) -> None:
-    for method, task, seeds in (
-        ("drqv2", "dmc:cheetah_run", (1, 2)),
-        ("drqv2", "dmc:walker_run", (1, 3)),
-        ("mico", "dmc:cheetah_run", (2,)),
-    ):
-        for seed in seeds:
-            write_run(tmp_path, [0.0, 1.0], method=method, task=task, seed=seed)
-    study = read_study([tmp_path])
-    assert study.problems == (
-        "dmc:cheetah_run, drqv2: no seed 3",
-        "dmc:walker_run, drqv2: no seed 2",
-        "dmc:cheetah_run, mico: no seed 1, 3",
-        "dmc:cheetah_run, mico: one seed only, so no spread is known",
+    best = group_scores(group, "best", 20)
+    assert best is not None and best.values.tolist() == [8.0, 9.0]
+    # (0 + 8)/2 and (8 + 4)/2, mean 5; (2 + 6)/2 and (6 + 9)/2, mean 5.75.
+    area = group_scores(group, "area", 20)
+    assert area is not None and area.values.tolist() == [5.0, 5.75]
+    early = group_scores(group, "best", 10)
+    assert early is not None and early.short == (4,)
+    assert early.values.tolist() == [8.0, 6.0, 50.0] and early.frames == 10
+    between = group_scores(group, "final", 15)
+    assert between is not None and (between.frames, between.short) == (10, (3, 4))
+    nobody = group_scores(group, "final", 500)
+    assert nobody is not None and nobody.short == (1, 2, 3, 4)
+    assert (nobody.seeds, nobody.frames, nobody.values.tolist()) == (
+        (1, 2, 3),
+        10,
+        [8.0, 6.0, 50.0],
     )
+
+
+def test_group_scores_without_evaluations(tmp_path: Path) -> None:
+    write_run(tmp_path, [], frames=20)
+    write_run(tmp_path, {10: 1.0}, method="mico", frames=20)
+    nothing, late = read_study([tmp_path]).groups
+    assert group_scores(nothing, "final", 20) is None
+    assert group_scores(late, "final", 5) is None
+
+
+def test_seeds_agree_after_one_was_resumed_with_another_interval(tmp_path: Path) -> None:
+    settings = {"frames": 20_000, "action_repeat": 4}
+    usual = {0: 0.0, 5_001: 1.0, 10_002: 2.0, 20_003: 4.0}
+    write_run(tmp_path, usual, seed=1, eval_every=5_000, **settings)
+    changed = {0: 0.0, 2_503: 9.0, 5_003: 3.0, 10_000: 6.0, 20_001: 8.0}
+    write_run(tmp_path, changed, seed=2, eval_every=10_000, **settings)
+    (group,) = read_study([tmp_path]).groups
+    frames, scores = align_curves([curve(run) for run in group.runs])
+    assert frames.tolist() == [0, 5_000, 10_000, 20_000]
+    assert scores.mean(axis=0).tolist() == [0.0, 2.0, 4.0, 6.0]
+    scores = group_scores(group, "final", 20_000)
+    assert scores is not None and scores.values.tolist() == [4.0, 8.0] and scores.short == ()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from tests.analysis.runs import write_run
-from tests.analysis.test_report import Page
+from tests.analysis.test_page import Page
 
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.page import write_page
+from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import yardstick_table
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     write_file(folder, 10, {"phi_value": "much"})
     study = read_study([tmp_path])
     assert study.runs[0].yardsticks == {}
-    assert any("yardsticks.json cannot be read" in problem for problem in study.problems)
+    assert any("yardsticks.json cannot be read" in str(problem) for problem in study.problems)
 
 
 def test_a_study_without_yardsticks(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_study_without_yardsticks(tmp_path: Path) -> None:
     study = read_study([tmp_path / "runs"])
     with pytest.raises(ValueError, match="no yardsticks: measure them with revbis yardstick RUN"):
         yardstick_table(study)
-    assert 'id="yardsticks"' not in Page(write_report(study, tmp_path / "page")).source
+    assert 'id="yardsticks"' not in Page(write_page(study, tmp_path / "page")).source
 
 
 def test_the_page_shows_them(study: Study, tmp_path: Path) -> None:
-    page = Page(write_report(study, tmp_path / "page"))
+    page = Page(write_page(study, tmp_path / "page"))
     part = page.source[page.source.index('id="yardsticks"') :].split("</section>")[0]
     assert "<h2>Yardsticks of the representation</h2>" in part
     assert "no denoising factor (DF)." in part

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from envs.toys import run_python
-from revbis.analysis.compare import short_name
-from revbis.analysis.curves import measure
+from revbis.analysis.scores import measure_of, short_name
 from revbis.analysis.stats import default_bounds
 from revbis.cli import main
 from revbis.envs import SUITES, Suite, check_task, make_env, missing, register, suite_of, task_names
@@ -119,7 +118,7 @@ def test_it_passes_preflight_and_has_its_presets(toy: Suite) -> None:
 
 
 def test_its_results_are_scored_by_the_record(toy: Suite) -> None:
-    assert measure("slides:slow") == "success"
+    assert measure_of("slides:slow") == "success"
     assert default_bounds("slides:slow") == (0.0, 5.0)
     assert short_name("slides:slow") == "slow"
 

@@ -15,8 +15,8 @@ from tests.fuzz.judge import TracebackError, refused
 from tests.fuzz.runs import finished, stopped, walk
 
 from revbis import tabular
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.page import write_page
+from revbis.analysis.study import read_study
 from revbis.runs import checkpoint, preflight
 from revbis.runs.config import setting_names
 from revbis.runs.run import open_run, train
@@ -96,7 +96,7 @@ def run_folder(rng: random.Random, folder: Path) -> bool:
         path.write_text(json.dumps(junk.changed(rng, json.loads(before))))
     else:
         path.write_bytes(junk.damaged(rng, before))
-    page = write_report(read_study([study]), folder / "page").read_text()
+    page = write_page(read_study([study]), folder / "page").read_text()
     if good.parent.name not in page:
         raise TracebackError(f"the whole run is not on the page beside {path.name}")
     configs = [walk(study, method=method) for method in ("drqv2", "mico")]

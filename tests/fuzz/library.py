@@ -17,8 +17,8 @@ from revbis import objectives, tabular
 from revbis.agents import TDMPC, DrQV2, DrQV2Settings, TDMPCSettings
 from revbis.analysis import figures, stats, tables
 from revbis.analysis.differences import differences
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.page import write_page
+from revbis.analysis.study import read_study
 from revbis.envs import make_env
 from revbis.envs.distractors import Distractor, PixelNoise
 from revbis.replay import PrioritisedReplay, Replay
@@ -226,9 +226,9 @@ def analysis(folder: Path) -> Calls:
     scores = {"dmc:a": np.array([1.0, 2.0]), "dmc:b": np.array([0.5])}
     seeds = {"dmc:a": {1: 1.0, 2: 2.0}}
     return [
-        (stats.summary, {"values": np.ones(3)}),
+        (stats.summarise, {"values": np.ones(3)}),
         (stats.default_bounds, {"task": "dmc:a"}),
-        (stats.normalise, {"scores": scores, "bounds": {"dmc:a": (0, 1), "dmc:b": (0, 1)}}),
+        (stats.normalise_scores, {"scores": scores, "bounds": {"dmc:a": (0, 1), "dmc:b": (0, 1)}}),
         (stats.ewma, {"values": np.ones(3), "alpha": 0.5}),
         (stats.area, {"frames": np.array([0, 1, 2]), "scores": np.ones((2, 3))}),
         (stats.failed_share, {"finals": np.ones(2), "reference": 1.0, "share": 0.5, "low": 0.0}),
@@ -244,7 +244,7 @@ def analysis(folder: Path) -> Calls:
         (_differences, {"study": study, "baseline": study.labels[0], "budget": 100, "seed": 0}),
         (figures.learning_curves, {"study": study, "alpha": 0.5}),
         (figures.ablation, {"study": study, "budget": 100, "seed": 0}),
-        (lambda study: write_report(study, folder / "page"), {"study": study}),
+        (lambda study: write_page(study, folder / "page"), {"study": study}),
     ]
 
 

@@ -14,7 +14,6 @@ from revbis.io import files
 from revbis.io.files import (
     atomic_write,
     line_of,
-    named,
     read_lines,
     read_records,
     shown_path,
@@ -151,31 +150,20 @@ def test_numbers_that_json_does_not_have_become_words():
 def test_malformed_lines_are_skipped_and_reported(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes(b'{"frames": 1}\n[2]\n\n\xff{"frames": 3}\n{"frames": 4}\n{"fra')
-    problems = []
-    lines = read_lines(path, problems.append)
+    lines = read_lines(path)
     assert lines.records == [(1, {"frames": 1}), (5, {"frames": 4})]
     assert lines.malformed == [2, 3, 4, 6]
-    text = "lines 2, 3, 4 and 1 more are skipped: incomplete or not a JSON object"
-    assert problems == [f"{path}: {text}"]
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, "NaN", "3", '"text"', "null", "{'a': 1}"])
 def test_no_line_is_too_malformed(tmp_path, line):
     path = tmp_path / "lines"
     path.write_text(line)
-    assert read_lines(path) == ([], [1])
+    assert read_lines(path) == ([], [1], "")
 
 
 def test_no_file_has_no_lines_and_what_cannot_be_read_is_reported(tmp_path):
-    problems = []
-    assert read_lines(tmp_path / "none", problems.append) == ([], []) and not problems
-    assert read_lines(tmp_path, problems.append) == ([], [])
-    assert problems == [f"{tmp_path} cannot be read: Is a directory"]
+    assert read_lines(tmp_path / "none") == ([], [], "")
+    assert read_lines(tmp_path) == ([], [], "Is a directory")
     (tmp_path / "empty").touch()
-    assert read_lines(tmp_path / "empty") == ([], [])
-
-
-def test_lines_are_named_with_a_verb():
-    assert named([4]) == "line 4 is"
-    assert named([4, 5]) == "lines 4, 5 are"
-    assert named([4, 5, 6, 9, 10]) == "lines 4, 5, 6 and 2 more are"
+    assert read_lines(tmp_path / "empty") == ([], [], "")

@@ -4,12 +4,11 @@ import csv
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
-from revbis.representation.exactness_report import Results, draw_overview, interval
+from revbis.representation.exactness_report import Results, draw_overview
 
 OWN = "tests.objectives.own_objectives"
 SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
@@ -159,17 +158,6 @@ def test_divergence_of_one_method_is_a_warning(capsys, tmp_path, monkeypatch) ->
     assert "warning: no result: mico on rooms, seed 0: z has 3" in capsys.readouterr().err
     assert [row["method"] for row in rows_of(tmp_path)] == ["simsr"]
     assert "Without a result: mico on rooms, seed 0" in (tmp_path / "index.html").read_text()
-
-
-def test_an_interval_covers_the_mean_and_shrinks_with_seeds() -> None:
-    values = np.random.default_rng(0).normal(size=50)
-    few, many = interval(values[:5]), interval(values)
-    for each in (few, many):
-        assert each.low < each.mean < each.high
-    assert many.high - many.low < few.high - few.low
-    assert interval([1.0, 1.0]) == (1.0, 1.0, 1.0)
-    one = interval([0.5])
-    assert one.mean == 0.5 and np.isnan(one.low) and np.isnan(one.high)
 
 
 def test_methods_are_ordered_by_their_mean_over_scenarios() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.runs import evaluations
 
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.page import write_page
+from revbis.analysis.study import read_study
 from revbis.runs.config import Config
 from revbis.runs.run import open_run, train
 
@@ -58,5 +58,5 @@ def test_a_setting_that_is_gone_is_passed_over(run):
 
 
 def test_it_is_on_the_page(run, tmp_path):
-    page = write_report(read_study([run.out]), tmp_path / "page").read_text()
+    page = write_page(read_study([run.out]), tmp_path / "page").read_text()
     assert "simsr-rev" in page

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.runs import evaluations, tiny_config
 
-from revbis.analysis.page import write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.page import write_page
+from revbis.analysis.study import read_study
 from revbis.cli import main
 from revbis.io.files import read_records
 from revbis.runs.run import open_run, train
@@ -50,7 +50,7 @@ def test_records_page_and_pictures_show_what_it_reports(tmp_path, capsys):
     assert last.keys() >= LOSSES | accuracies | {"objective/gradient_share"}
     assert "c" not in last and "objective/c" not in last
     assert all(line["status"] == {} for line in evaluations(config))
-    page = write_report(read_study([tmp_path / "runs"]), tmp_path / "page").read_text()
+    page = write_page(read_study([tmp_path / "runs"]), tmp_path / "page").read_text()
     assert "objective/taco_loss" in page and '"c":' not in page
     assert "<th>c</th>" not in page
     main(["neighbours", str(config.directory), "--queries", "2", "--neighbours", "2"])

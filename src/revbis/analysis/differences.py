@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from revbis.analysis import compare, curves, stats
-from revbis.analysis.scores import as_study
-from revbis.analysis.tables import INTERVALS, Cell, Column, Table, decimals
+from revbis.analysis import stats
+from revbis.analysis.scores import (
+    GroupScores,
+    budget_notes,
+    budgets,
+    group_scores,
+    groups_of,
+    measure_of,
+    mixed_settings,
+    pool_scores,
+    seed_count,
+    short_name,
+)
+from revbis.analysis.study import as_study
+from revbis.analysis.tables import INTERVALS, Column, Table, TableCell, decimals
 from revbis.io import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from revbis.analysis.scores import Study
+    from revbis.analysis.study import Study
 
 _COLUMNS = ("difference", "p", "pairs", "left out")
 
@@ -35,12 +45,12 @@ class Difference(NamedTuple):
     @property
     def place(self) -> str:
         """The task in short, or all tasks."""
-        return "all tasks" if self.task is None else compare.short_name(self.task)
+        return "all tasks" if self.task is None else short_name(self.task)
 
     @property
     def unit(self) -> str:
         """What the difference is one of: return, success, or percent of the baseline's mean."""
-        return "% of the baseline" if self.task is None else curves.measure(self.task)
+        return "% of the baseline" if self.task is None else measure_of(self.task)
 
 
 class Differences(NamedTuple):
@@ -49,7 +59,7 @@ class Differences(NamedTuple):
     Attributes:
         baseline: Its label.
         rows: All tasks first, then task by task; methods in the study's order.
-        notes: Budgets, and what is left out and why.
+        notes: Budgets, and what is left out and why, without full stops.
     """
 
     baseline: str
@@ -74,7 +84,7 @@ def differences(
     Args:
         study: The runs.
         baseline: One of the study's labels.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         seed: Of the generator of bootstrap and test.
 
     Raises:
@@ -82,63 +92,67 @@ def differences(
     """
     schema.choice(baseline, as_study(study).labels, "baseline")
     schema.integer(seed, "seed", 0)
-    at = compare.budgets(study, budget)
-    notes = compare.budget_notes(study, at)
+    at = budgets(study, budget)
+    notes = budget_notes(study, at)
     rows = _over_all_tasks(study, baseline, budget, seed, notes) if len(at) > 1 else []
     for task in at:
         scores = _by_seed(study, task, at[task], notes)
-        name = compare.short_name(task)
+        name = short_name(task)
         if baseline not in scores:
-            notes.append(f"{name} is left out: {baseline} has no score there to compare with.")
+            notes.append(f"{name} is left out: {baseline} has no score there to compare with")
             continue
         for label in (label for label in scores if label != baseline):
-            found = _paired(scores[label], scores[baseline], task, seed)
-            if found is None:
-                notes.append(f"{name}, {label}: no seed in common with {baseline}.")
+            own, other = scores[label], scores[baseline]
+            gaps = tuple(own[one] - other[one] for one in sorted(own.keys() & other.keys()))
+            if gaps:
+                of = stats.paired({task: own}, {task: other}, seed=seed)
+                rows.append(Difference(label, task, of, gaps))
             else:
-                rows.append(Difference(label, task, *found))
+                notes.append(f"{name}, {label}: no seed in common with {baseline}")
     if any(len(row.gaps) == 1 for row in rows):
-        notes.append("A task with one pair adds no width to an interval.")
+        notes.append("A task with one pair adds no width to an interval")
     return Differences(baseline, tuple(rows), tuple(notes))
 
 
-def difference_table(found: Differences) -> Table:
+def difference_table(compared: Differences) -> Table:
     """A row for each method on all tasks and on each; the CSV has the numbers.
 
     Raises:
         ValueError: If nothing could be paired, with the reasons.
     """
-    refuse_nothing(found)
+    refuse_nothing(compared)
     rows, records = [], []
-    for row in found.rows:
+    for row in compared.rows:
         of = row.of
-        factor, digits = _scale(row)
+        factor = 100.0 if row.unit == "success" else 1.0
         value, low, high = (factor * number for number in of[:3])
+        digits = decimals([value, low, high])
         text = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
         cells = (text, f"{of.p_value:.2g}", str(of.pairs), str(of.unpaired))
         unit = "success, %" if row.unit == "success" else row.unit
-        rows.append((f"{row.label}, {row.place} ({unit})", tuple(map(Cell, cells))))
-        about = {"method": row.label, "other": found.baseline, "task": row.task or "all"}
+        rows.append((f"{row.label}, {row.place} ({unit})", tuple(map(TableCell, cells))))
+        about = {"method": row.label, "other": compared.baseline, "task": row.task or "all"}
         records.append(about | {"unit": row.unit} | of._asdict())
     caption = (
-        f"Final scores minus those of {found.baseline}, seed by seed: mean difference over the "
+        f"Final scores minus those of {compared.baseline}, seed by seed: mean difference over the "
         f"seeds that both have, with {INTERVALS}. p: sign-flip test of the difference, at "
         "least 2/2^N with N pairs; not corrected for the number of comparisons. Left out: runs "
         "whose seed only one of the two has."
     )
     columns = tuple(Column(name, "measured") for name in _COLUMNS)
-    return Table(caption, "method", columns, tuple(rows), found.notes, tuple(records))
+    notes = tuple(f"{note}." for note in compared.notes)
+    return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
 
 
-def refuse_nothing(found: Differences) -> None:
+def refuse_nothing(compared: Differences) -> None:
     """Refuses differences of which there are none.
 
     Raises:
         ValueError: With the reasons.
     """
-    if not found.rows:
-        why = f"no method has a score to compare with {found.baseline}, seed by seed"
-        raise ValueError("; ".join([why, *(note.rstrip(".") for note in found.notes)]))
+    if not compared.rows:
+        why = f"no method has a score to compare with {compared.baseline}, seed by seed"
+        raise ValueError("; ".join([why, *compared.notes]))
 
 
 def _over_all_tasks(
@@ -146,21 +160,21 @@ def _over_all_tasks(
 ) -> list[Difference]:
     """Differences in percent of the baseline's mean on each task, pooled; why not is noted."""
     try:
-        pool = compare.pooled(study, "final", budget)
+        pool = pool_scores(study, "final", budget)
     except ValueError as problem:
-        notes.append(f"Nothing is pooled over tasks: {problem}.")
+        notes.append(f"Nothing is pooled over tasks: {problem}")
         return []
     if baseline not in pool.scores:
-        notes.append(f"Nothing is pooled over tasks: {baseline} has no score yet.")
+        notes.append(f"Nothing is pooled over tasks: {baseline} has no score yet")
         return []
     if len(pool.tasks) < 2:
-        notes.append("Nothing is pooled over tasks: fewer than two are shared by all methods.")
+        notes.append("Nothing is pooled over tasks: fewer than two are shared by all methods")
         return []
     unit = {task: float(pool.scores[baseline][task].mean()) / 100 for task in pool.tasks}
-    if nothing := [compare.short_name(task) for task in unit if not unit[task]]:
-        notes.append(f"Nothing is pooled over tasks: {baseline} scores 0 on {nothing[0]}.")
+    if nothing := [short_name(task) for task in unit if not unit[task]]:
+        notes.append(f"Nothing is pooled over tasks: {baseline} scores 0 on {nothing[0]}")
         return []
-    notes += [f"All tasks: {note.rstrip('.')}." for note in pool.left_out]
+    notes += [f"All tasks: {note}" for note in pool.left_out]
     in_percent = {
         label: {task: values / unit[task] for task, values in scores.items()}
         for label, scores in pool.scores.items()
@@ -170,7 +184,7 @@ def _over_all_tasks(
     for label in (label for label in pool.scores if label != baseline):
         of = pool.paired(label, baseline, seed)
         if of is None:
-            notes.append(f"All tasks: {label} is left out: no seed in common on some task.")
+            notes.append(f"All tasks: {label} is left out: no seed in common on some task")
             continue
         rows.append(Difference(label, None, of))
     return rows
@@ -178,37 +192,22 @@ def _over_all_tasks(
 
 def _by_seed(study: Study, task: str, budget: int, notes: list[str]) -> dict[str, dict[int, float]]:
     """Comparable scores of a task, label → seed → score; what is left out is noted."""
-    groups, name = compare.groups_of(study, task), compare.short_name(task)
-    if differing := compare.mixed(groups):
-        notes.append(f"{name} is left out: {differing}.")
+    groups, name = groups_of(study, task), short_name(task)
+    if differing := mixed_settings(groups):
+        notes.append(f"{name} is left out: {differing}")
         return {}
-    scores: dict[str, curves.GroupScores] = {}
+    scores: dict[str, GroupScores] = {}
     for group in groups:
-        of = curves.group_scores(group, "final", budget)
+        of = group_scores(group, "final", budget)
         if of is None or len(of.short) == len(group.seeds):
-            notes.append(f"{name}, {group.label}: no seed has reached the budget.")
+            notes.append(f"{name}, {group.label}: no seed has reached the budget")
             continue
         scores[group.label] = of
         if of.short:
-            notes.append(f"{name}, {group.label}: {compare.seed_count(group, of)} at the budget.")
+            notes.append(f"{name}, {group.label}: {seed_count(group, of)} at the budget")
     if len({of.frames for of in scores.values()}) > 1:
-        notes.append(f"{name} is left out: evaluations are at different frames.")
+        notes.append(f"{name} is left out: evaluations are at different frames")
         return {}
     return {
         label: dict(zip(of.seeds, of.values.tolist(), strict=True)) for label, of in scores.items()
     }
-
-
-def _paired(
-    scores: Mapping[int, float], other: Mapping[int, float], task: str, seed: int
-) -> tuple[stats.Paired, tuple[float, ...]] | None:
-    gaps = tuple(scores[one] - other[one] for one in sorted(scores.keys() & other.keys()))
-    if not gaps:
-        return None
-    return stats.paired({task: scores}, {task: other}, seed=seed), gaps
-
-
-def _scale(row: Difference) -> tuple[float, int]:
-    """What a table multiplies a difference by, and its decimals."""
-    factor = 100.0 if row.unit == "success" else 1.0
-    return factor, decimals([factor * number for number in row.of[:3]])

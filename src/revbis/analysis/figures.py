@@ -10,12 +10,25 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from revbis.analysis import compare, curves, stats
+from revbis.analysis import stats
 from revbis.analysis.differences import Differences, refuse_nothing
-from revbis.analysis.scores import Group, Study, as_study
+from revbis.analysis.scores import (
+    Curve,
+    GroupScores,
+    align_curves,
+    budgets,
+    curve,
+    group_scores,
+    measure_of,
+    mixed_settings,
+    pool_scores,
+    short_name,
+    status_curve,
+)
+from revbis.analysis.study import RunGroup, Study, as_study
 from revbis.io.files import atomic_file
+from revbis.io.statistics import RESAMPLES, mean_interval
 from revbis.representation import MEASURES
-from revbis.representation.exactness_report import interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,13 +88,12 @@ def make_panels(
     caption: str,
     legend: Sequence[tuple[str, Look]],
     height: float = _PANEL[1],
-    width: float = _PANEL[0],
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of panels with a legend and, below it, a caption."""
     columns = columns_of(count)
     rows = -(-count // columns)
-    across = max(columns * width + (1.0 if share else 0.0), 4.2)
+    across = max(columns * _PANEL[0] + (1.0 if share else 0.0), 4.2)
     lines = textwrap.wrap(caption, int(_LETTERS * across))
     fit = max(1, int(across / (0.5 + 0.065 * max((len(k) for k, _ in legend), default=1))))
     legend_rows = -(-len(legend) // min(fit, len(legend))) if legend else 0
@@ -130,14 +142,9 @@ def _drawn(look: Look) -> dict[str, Any]:
     }
 
 
-def draw_line(panel: Axes, x: Any, y: Any, look: Look) -> None:
-    """A curve with a few markers of its method."""
-    panel.plot(x, y, markevery=max(1, len(x) // _MARKS), **_drawn(look))
-
-
-def draw_mean(panel: Axes, seeds: Sequence[curves.Curve], look: Look, alpha: float) -> None:
+def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> None:
     """The mean over seeds with one standard error, and single seeds beyond their shared frames."""
-    frames, scores = curves.common(seeds)
+    frames, scores = align_curves(seeds)
     smooth = stats.ewma(scores, alpha)
     if len(seeds) > 1:
         middle = smooth.mean(axis=0)
@@ -145,7 +152,8 @@ def draw_mean(panel: Axes, seeds: Sequence[curves.Curve], look: Look, alpha: flo
         panel.fill_between(
             frames, middle - error, middle + error, color=look.colour, alpha=0.18, lw=0
         )
-    draw_line(panel, frames, smooth.mean(axis=0), look)
+    every = max(1, len(frames) // _MARKS)
+    panel.plot(frames, smooth.mean(axis=0), markevery=every, **_drawn(look))
     shared = frames[-1] if len(frames) else -1
     for one in seeds:
         if one.frames[-1] > shared:
@@ -189,7 +197,7 @@ def short_number(value: float) -> str:
 
 _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 
-Shown = list[tuple[Group, list[curves.Curve]]]
+Shown = list[tuple[RunGroup, list[Curve]]]
 
 
 def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
@@ -206,12 +214,12 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     Raises:
         ValueError: If no run was evaluated, and for an alpha out of range.
     """
-    shown = _shown(study, curves.curve)
+    shown = _shown(study, curve)
     if not shown:
         raise ValueError("there is nothing to draw: no run has been evaluated yet")
     alpha = None if alpha is None else stats.check_alpha(alpha)
     alphas = {
-        group.task: _PAPER_ALPHA[curves.measure(group.task)] if alpha is None else alpha
+        group.task: _PAPER_ALPHA[measure_of(group.task)] if alpha is None else alpha
         for group, _ in shown
     }
     used = sorted(set(alphas.values()))
@@ -221,7 +229,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     caption = f"Evaluations with the mean action: {_mean_text(shown)} {smoothed}"
     figure, panels = _curve_panels(study, shown, caption, alphas)
     for task, panel in panels.items():
-        if curves.measure(task) == "success":
+        if measure_of(task) == "success":
             panel.set(ylabel="success rate", ylim=(-0.03, 1.03))
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
         else:
@@ -237,7 +245,7 @@ def coefficients(study: Study) -> Figure:
     Raises:
         ValueError: If no run has a coefficient.
     """
-    shown = _shown(study, lambda run: curves.status_curve(run, "c"))
+    shown = _shown(study, lambda run: status_curve(run, "c"))
     if not shown:
         raise ValueError(
             "there is nothing to draw: no run reports a coefficient c; methods that learn one have "
@@ -261,17 +269,17 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
 
     Args:
         study: The runs.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If no run was evaluated within the budget.
     """
-    at = compare.budgets(study, budget)
+    at = budgets(study, budget)
     best = [
         (group, scores)
         for group in study.groups
-        if (scores := curves.group_scores(group, "best", at[group.task])) is not None
+        if (scores := group_scores(group, "best", at[group.task])) is not None
     ]
     if not best:
         raise ValueError("there is nothing to draw: no run was evaluated within the budget")
@@ -292,9 +300,9 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
         for label, interval in overall.items():
             draw_interval(panels[-1], labels.index(label), interval, looks[label])
         for task, panel in of_task.items():
-            panel.set_title(compare.short_name(task))
+            panel.set_title(short_name(task))
             panel.set_xlabel("return")
-            if curves.measure(task) == "success":
+            if measure_of(task) == "success":
                 panel.set_xlabel("success rate")
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
         if overall:
@@ -304,33 +312,33 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
     return figure
 
 
-def forest(study: Study, found: Differences) -> Figure:
+def forest(study: Study, compared: Differences) -> Figure:
     """Differences from a baseline with their intervals: a panel for all tasks and for each.
 
     Args:
         study: The runs.
-        found: Their differences, as `differences.differences` gives them.
+        compared: Their differences, as `differences.differences` gives them.
 
     Raises:
         ValueError: If nothing could be paired.
     """
     looks = looks_of(as_study(study))
-    refuse_nothing(found)
-    labels = [label for label in looks if any(row.label == label for row in found.rows)]
-    places = {row.task: row for row in found.rows}
+    refuse_nothing(compared)
+    labels = [label for label in looks if any(row.label == label for row in compared.rows)]
+    places = {row.task: row for row in compared.rows}
     with mpl.rc_context(STYLE):
         height = method_height(labels)
-        caption = _forest_caption(found)
+        caption = _forest_caption(compared)
         figure, panels = make_panels(len(places), caption, [], height, share=True)
         of_task = dict(zip(places, panels, strict=True))
-        for row in found.rows:
+        for row in compared.rows:
             panel, y = of_task[row.task], labels.index(row.label)
             draw_interval(panel, y, row.of[:3], looks[row.label])
             panel.plot(row.gaps, [y] * len(row.gaps), "o", ms=2.2, color="0.2", mew=0)
         for (task, row), panel in zip(places.items(), panels, strict=True):
             joint = "," if task is None else " of"
             panel.set(title=row.place, xlabel=f"difference{joint} {row.unit}")
-            if task is not None and curves.measure(task) == "success":
+            if task is not None and measure_of(task) == "success":
                 panel.xaxis.set_major_formatter(PercentFormatter(1.0))
             panel.axvline(0, color="0.35", lw=0.8, zorder=0)
             method_axis(panel, labels)
@@ -364,7 +372,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _shown(study: Study, of: Callable[[Run], curves.Curve]) -> Shown:
+def _shown(study: Study, of: Callable[[Run], Curve]) -> Shown:
     """The curves of each group that has any."""
     shown = []
     for group in as_study(study).groups:
@@ -389,7 +397,7 @@ def _curve_panels(
         for group, seeds in shown:
             draw_mean(of_task[group.task], seeds, looks[group.label], alphas[group.task])
         for place, (task, panel) in enumerate(of_task.items()):
-            panel.set_title(compare.short_name(task))
+            panel.set_title(short_name(task))
             panel.set_xlabel("frames" if place + columns_of(len(tasks)) >= len(tasks) else "")
             panel.set_xlim(left=0)
             panel.xaxis.set_major_locator(MaxNLocator(4))
@@ -397,39 +405,42 @@ def _curve_panels(
     return figure, of_task
 
 
-def _forest_caption(found: Differences) -> str:
-    tasks = [row for row in found.rows if row.task is not None] or list(found.rows)
+def _forest_caption(compared: Differences) -> str:
+    tasks = [row for row in compared.rows if row.task is not None] or list(compared.rows)
     usual = max(row.of.pairs for row in tasks)
     others = [
         f"{row.of.pairs} for {row.label} on {row.place}" for row in tasks if row.of.pairs != usual
     ]
     counted = f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
     parts = [
-        f"Final scores minus those of {found.baseline}, right of 0 is better: mean over seeds that "
-        f"both have ({counted}; dots) with its 95% stratified bootstrap interval "
-        f"({stats.RESAMPLES:,} resamples).",
-        f"Left out, as only one of the two has their seed: {found.unpaired} runs."
-        if found.unpaired
+        f"Final scores minus those of {compared.baseline}, right of 0 is better: mean over seeds "
+        f"that both have ({counted}; dots) with its 95% stratified bootstrap interval "
+        f"({RESAMPLES:,} resamples).",
+        f"Left out, as only one of the two has their seed: {compared.unpaired} runs."
+        if compared.unpaired
         else "",
-        *found.notes,
+        *(f"{note}." for note in compared.notes),
     ]
     return " ".join(filter(None, parts))
 
 
 def _ablation_caption(
-    best: Sequence[tuple[Group, curves.GroupScores]], at: Mapping[str, int], of_all: str
+    best: Sequence[tuple[RunGroup, GroupScores]], at: Mapping[str, int], of_all: str
 ) -> str:
     seeds = [(group, list(scores.seeds)) for group, scores in best]
+    budget = ", ".join(f"{value:,} ({short_name(task)})" for task, value in at.items())
+    if len(set(at.values())) == 1:
+        budget = f"{next(iter(at.values())):,}"
     parts = [
-        f"Best evaluation within {_budget_text(at)} frames: interquartile mean over seeds "
+        f"Best evaluation within {budget} frames: interquartile mean over seeds "
         f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
-        f"({stats.RESAMPLES:,} resamples). Not smoothed."
+        f"({RESAMPLES:,} resamples). Not smoothed."
     ]
     if any(len(scores.seeds) == 1 for _, scores in best):
         parts.append("One seed has no interval.")
     parts += [of_all] if of_all else []
     parts += [
-        f"{compare.short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
+        f"{short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
         for group, scores in best
         if scores.frames != at[group.task]
     ]
@@ -439,14 +450,13 @@ def _ablation_caption(
 def _overall(study: Study, budget: int | None, seed: int) -> tuple[dict[str, Sequence[Any]], str]:
     """The IQM over all tasks, and its part of the caption."""
     try:
-        pool = compare.pooled(study, "best", budget)
+        pool = pool_scores(study, "best", budget)
     except ValueError:
         return {}, ""
     intervals: dict[str, Sequence[Any]] = {
         label: stats.interval(stats.iqm, scores, seed=seed) for label, scores in pool.scores.items()
     }
-    notes = "; ".join(note.rstrip(".") for note in pool.notes)
-    return intervals, f"All tasks, normalised: {notes}."
+    return intervals, f"All tasks, normalised: {'; '.join(pool.notes)}."
 
 
 def _mean_text(shown: Shown) -> str:
@@ -456,29 +466,23 @@ def _mean_text(shown: Shown) -> str:
     return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
 
 
-def _counted(shown: Sequence[tuple[Group, Sequence[Any]]]) -> str:
+def _counted(shown: Sequence[tuple[RunGroup, Sequence[Any]]]) -> str:
     """n, and where it differs."""
     usual = max(len(seeds) for _, seeds in shown)
     others = [
-        f"{len(seeds)} for {group.label} on {compare.short_name(group.task)}"
+        f"{len(seeds)} for {group.label} on {short_name(group.task)}"
         for group, seeds in shown
         if len(seeds) != usual
     ]
     return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
 
 
-def _budget_text(at: Mapping[str, int]) -> str:
-    if len(set(at.values())) == 1:
-        return f"{next(iter(at.values())):,}"
-    return ", ".join(f"{value:,} ({compare.short_name(task)})" for task, value in at.items())
-
-
-def _remarks(groups: Sequence[Group]) -> list[str]:
+def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     """What may not be compared, and what is still running."""
     remarks = [
-        f"{compare.short_name(task)}: {differing}."
+        f"{short_name(task)}: {differing}."
         for task in dict.fromkeys(group.task for group in groups)
-        if (differing := compare.mixed([group for group in groups if group.task == task]))
+        if (differing := mixed_settings([group for group in groups if group.task == task]))
     ]
     runs = [run for group in groups for run in group.runs]
     running = sum(not run.finished for run in runs)
@@ -508,21 +512,16 @@ def draw_isolated(rows: Sequence[Mapping[str, Any]]) -> Figure:
         )
         for name, panel in zip(shown, panels, strict=True):
             for place, method in enumerate(methods):
-                mine = [row for row in rows if row["method"] == method]
-                _draw_method(panel, place, _values(mine, f"phi_{name}"))
-                before = float(np.mean(_values(mine, f"phi_{name}_untrained")))
+                trained, untrained = (
+                    [row[key] for row in rows if row["method"] == method and key in row]
+                    for key in (f"phi_{name}", f"phi_{name}_untrained")
+                )
+                if len(trained) > 1:
+                    draw_interval(panel, place, mean_interval(trained), _LOOK)
+                panel.plot(trained, [place] * len(trained), ".", color="0.2", ms=3)
+                before = float(np.mean(untrained))
                 ends = [place - 0.45, place + 0.45]
                 panel.plot([before, before], ends, color="0.35", lw=0.8, ls="--")
             panel.set(title=MEASURES[name])
             method_axis(panel, methods)
     return figure
-
-
-def _values(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if name in row]
-
-
-def _draw_method(panel: Axes, place: int, values: Sequence[float]) -> None:
-    if len(values) > 1:
-        draw_interval(panel, place, interval(values), _LOOK)
-    panel.plot(values, [place] * len(values), ".", color="0.2", ms=3)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.io.files import atomic_write
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import CONFIG, unpacked
@@ -16,7 +17,7 @@ from revbis.runs.presets import preset_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from revbis.analysis.scores import Study
+    from revbis.analysis.study import Study
 
 SOURCE = (
     "Table 1 of “Revisiting Bisimulation Metric for Robust Representations in Reinforcement "
@@ -148,7 +149,7 @@ class Artefact(NamedTuple):
 
     paths: list[Path]
     text: str
-    problems: list[str]
+    problems: list[StudyProblem]
 
 
 def grid_name(artefact: ArtefactName, scale: Scale) -> str:
@@ -171,7 +172,7 @@ def make_artefact(
     Raises:
         ValueError: If none of the runs exists.
     """
-    from revbis.analysis.scores import read_study
+    from revbis.analysis.study import read_study
 
     existing = [run for run in map(unpacked, runs) if (run / CONFIG).exists()]
     if not existing:
@@ -181,7 +182,8 @@ def make_artefact(
         )
     problems = []
     if len(existing) < len(runs):
-        problems.append(f"{len(runs) - len(existing)} of {len(runs)} runs are missing")
+        counts = {"missing": len(runs) - len(existing), "runs": len(runs)}
+        problems.append(StudyProblem(Kind.MISSING_RUNS, details=counts))
     study = read_study(existing)
     paths, text = _RECIPES[artefact].make(study, folder, f"{artefact}-{scale}")
     return Artefact(paths, text, problems + list(study.problems))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from revbis.analysis.problems import Kind, StudyProblem, explained, shortened
 from revbis.io import schema
-from revbis.io.files import Record, named, read_lines, read_records
+from revbis.io.files import Record, read_lines, read_records
 from revbis.io.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import (
@@ -34,10 +34,11 @@ from revbis.runs.folder import (
 from revbis.runs.records import agent_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from revbis.analysis.problems import OnProblem
 
 _LARGEST_COUNT = 2**53  # the largest that the page's script can tell from its neighbours
-_LETTERS = 300  # of a reason
 
 
 def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> Iterator[Path]:
@@ -65,7 +66,7 @@ def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> I
             yield Path(path)
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """A number, finite or not; None for what is none. Records hold NaN and infinity as words."""
     if isinstance(value, str):
         return float(value) if value in ("nan", "inf", "-inf") else None
@@ -77,42 +78,17 @@ def number(value: Any) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def count(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """A whole number from 0 to 2^53; None for what is none."""
-    real = number(value)
+    real = as_number(value)
     if real is None or not 0 <= real <= _LARGEST_COUNT or real != int(real):
         return None
     return int(value)
 
 
-def explained(reason: Exception) -> str:
-    """Why something cannot be read, in a line that is not too long."""
-    if isinstance(reason, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(reason, UnicodeDecodeError):
-        return "it is not text"
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror
-    return shortened(str(reason))
-
-
-def shortened(text: str) -> str:
-    """A text in one line that is not too long."""
-    text = " ".join(printable(text).split())
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
-
-
-def printable(text: str) -> str:
-    """A text without halves of surrogate pairs, which JSON and file names can hold."""
-    return text.encode(errors="replace").decode()
-
-
-OnProblem = Callable[[str], None]
-
 # Not part of a method: where and on what it ran, and how it was evaluated.
 _ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes", "yardstick_every"}
 _LARGEST_RETURN = 1e100
-# Keys of an evaluation of any agent; older records have c beside them, which is DrQ-v2's.
 T = TypeVar("T")
 
 
@@ -212,8 +188,10 @@ class Run:
     @property
     def settings(self) -> tuple[tuple[str, Any], ...]:
         """What the runs of one group have in common."""
-        values = self.config.as_dict()
-        return tuple((k, _hashable(values[k])) for k in sorted(values) if k not in _ASIDE)
+        values = sorted(self.config.as_dict().items())
+        return tuple(
+            (k, tuple(v) if isinstance(v, list) else v) for k, v in values if k not in _ASIDE
+        )
 
     @property
     def frames(self) -> int:
@@ -231,24 +209,30 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
     try:
         config = Config.read(folder / CONFIG)
     except (ValueError, OSError) as reason:
-        text = explained(reason)
-        where = "" if CONFIG in text else f"{CONFIG}: "
-        problem(f"{folder} is left out: {where}{text}")
+        where = "" if isinstance(reason, ValueError) else f"{CONFIG}: "
+        problem(StudyProblem(Kind.BAD_CONFIG, folder, {"reason": where + explained(reason)}))
         return None
     evaluations = _read_evaluations(folder, config, problem)
     yardsticks, measured_at = _read_yardsticks(folder, evaluations, problem)
+    about = _read_file(folder, ABOUT, AboutFile, problem, Kind.BAD_ABOUT) or {}
+    alarms = [
+        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
+        for line in _read_lines(folder, ALARMS, AlarmLine, problem)
+    ]
+    failures = read_failures(folder, problem)
+    try:
+        finished = is_finished(read_result(folder), config.frames)
+    except (OSError, ValueError) as reason:
+        problem(StudyProblem(Kind.BAD_FILE, folder, {"file": RESULT, "reason": explained(reason)}))
+        finished = False
     run = Run(
-        folder=folder,
-        config=config,
-        about=_read_about(folder, problem),
-        evaluations=evaluations,
-        alarms=_read_alarms(folder, problem),
-        failures=read_failures(folder, problem),
-        finished=_finished(folder, config, problem),
-        yardsticks=yardsticks,
-        yardstick_frames=measured_at,
+        folder, config, about, evaluations, alarms, failures, finished, yardsticks, measured_at
     )
-    _report_standing(run, problem)
+    if not run.evaluations:
+        problem(StudyProblem(Kind.NO_EVALUATION, folder))
+    elif not run.finished:
+        frames = {"frames": run.frames, "budget": config.frames}
+        problem(StudyProblem(Kind.UNFINISHED, folder, frames))
     return run
 
 
@@ -269,54 +253,24 @@ def due_frame(frames: int, config: Config) -> int:
 
 def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
     """The failed attempts at a run; None without any."""
-    try:
-        content = (folder / FAILURES).read_bytes()
-        file: FailuresFile = schema.parse_json(content, FailuresFile, FAILURES)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as reason:
-        problem(f"{folder}: {FAILURES} cannot be read: {explained(reason)}")
+    file = _read_file(folder, FAILURES, FailuresFile, problem)
+    if file is None or not file["failures"]:
         return None
     failures = file["failures"]
-    if not failures:
-        return None
     return Failures(len(failures), shortened(failures[-1]["text"]), given_up(failures))
-
-
-def failure_text(failures: Failures) -> str:
-    """How a run failed, in words."""
-    what = "given up" if failures.given_up else "to be retried"
-    often = "1 failure" if failures.total == 1 else f"{failures.total} failures"
-    return f"{what} after {often}; last reason: {failures.reason}"
-
-
-def _finished(folder: Path, config: Config, problem: OnProblem) -> bool:
-    try:
-        return is_finished(read_result(folder), config.frames)
-    except (OSError, ValueError) as reason:
-        problem(f"{folder}: {RESULT} cannot be read: {explained(reason)}")
-        return False
-
-
-def _report_standing(run: Run, problem: OnProblem) -> None:
-    if not run.evaluations:
-        problem(f"{run.folder} has no evaluation yet")
-    elif not run.finished:
-        problem(f"{run.folder} is not finished: {run.frames:,} of {run.config.frames:,} frames")
 
 
 def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[Evaluation]:
     by_frame: dict[int, Evaluation] = {}
-    for line in _read_lines(folder / EVALUATIONS, EvaluationLine, "evaluation", problem):
+    for line in _read_lines(folder, EVALUATIONS, EvaluationLine, problem):
         one = _evaluation(line, config)
         if one.train_return is not None and not abs(one.train_return) <= _LARGEST_RETURN:
-            text = f"the return on training variants at frame {one.reached:,} is not finite"
-            problem(f"{folder}: {text}, left out")
+            problem(StudyProblem(Kind.TRAIN_NOT_FINITE, folder, {"frame": one.reached}))
             one = one._replace(train_return=None)
         if abs(one.mean_return) <= _LARGEST_RETURN:
             by_frame[one.frames] = one
         else:
-            problem(f"{folder}: the return at frame {one.reached:,} is not finite, left out")
+            problem(StudyProblem(Kind.NOT_FINITE, folder, {"frame": one.reached}))
     return [by_frame[frames] for frames in sorted(by_frame)]
 
 
@@ -344,25 +298,26 @@ def _share(successes: Sequence[bool | None] | None) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _read_alarms(folder: Path, problem: OnProblem) -> list[RaisedAlarm]:
-    lines = _read_lines(folder / ALARMS, AlarmLine, "alarm", problem)
-    return [
-        RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for line in lines
-    ]
-
-
-def _read_lines(path: Path, kind: type[T], what: str, problem: OnProblem) -> list[T]:
+def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
+    lines = read_lines(folder / name)
+    details: dict[str, Any]
+    if lines.unreadable:
+        details = {"file": name, "reason": lines.unreadable}
+        problem(StudyProblem(Kind.BAD_RECORDS, folder, details))
+    if lines.malformed:
+        problem(StudyProblem(Kind.NOT_JSON, folder, {"file": name, "lines": lines.malformed}))
+    what = {EVALUATIONS: "evaluation", ALARMS: "alarm"}[name]
     records: list[T] = []
-    malformed: list[int] = []
-    for line, record in read_lines(path, problem).records:
+    invalid: list[int] = []
+    for line, record in lines.records:
         try:
             records.append(schema.convert(record, kind, what))
         except ValueError:
-            malformed.append(line)
-    if malformed:
-        problem(f"{path}: {named(malformed)} skipped: not a valid {what}")
+            invalid.append(line)
+    if invalid:
+        details = {"file": name, "lines": invalid, "record": f"valid {what}"}
+        problem(StudyProblem(Kind.INVALID_LINES, folder, details))
     return records
 
 
@@ -372,13 +327,8 @@ def _read_yardsticks(
     """The newest yardsticks and their frame; at the same frame those of the command."""
     measured = [one for one in evaluations if one.yardsticks]
     newest = (measured[-1].yardsticks, measured[-1].reached) if measured else ({}, 0)
-    try:
-        content = (folder / YARDSTICKS).read_bytes()
-        file: YardsticksFile = schema.parse_json(content, YardsticksFile, YARDSTICKS)
-    except FileNotFoundError:
-        return newest
-    except (OSError, ValueError) as reason:
-        problem(f"{folder}: {YARDSTICKS} cannot be read: {explained(reason)}")
+    file = _read_file(folder, YARDSTICKS, YardsticksFile, problem)
+    if file is None:
         return newest
     own = _finite(file["yardsticks"]), file["frames"]
     return own if own[1] >= newest[1] else newest
@@ -388,17 +338,13 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in values.items() if abs(value) <= _LARGEST_RETURN}
 
 
-def _read_about(folder: Path, problem: OnProblem) -> AboutFile:
-    """Versions by name, revision, command and machine."""
+def _read_file(
+    folder: Path, name: str, kind: type[T], problem: OnProblem, bad: Kind = Kind.BAD_FILE
+) -> T | None:
+    """The content of a JSON file; None if there is none, or if it cannot be read."""
     try:
-        return schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
+        return cast("T", schema.parse_json((folder / name).read_bytes(), kind, name))
     except (OSError, ValueError) as reason:
-        problem(
-            f"{folder}: {ABOUT} cannot be read: {explained(reason)}; its versions and command are "
-            "not known"
-        )
-        return {}
-
-
-def _hashable(value: object) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+        if not isinstance(reason, FileNotFoundError) or bad is Kind.BAD_ABOUT:
+            problem(StudyProblem(bad, folder, {"file": name, "reason": explained(reason)}))
+        return None

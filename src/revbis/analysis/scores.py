@@ -1,314 +1,351 @@
-"""Run folders read into one tidy table; whatever is not comparable is named."""
+"""Scores of runs over training and at a budget, and which of them may be compared."""
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from revbis.analysis.runs import (
-    Evaluation,
-    Failures,
-    OnProblem,
-    Run,
-    failure_text,
-    printable,
-    read_failures,
-    read_run,
-    run_folders,
-)
+import numpy as np
+
+from revbis.analysis import stats
+from revbis.analysis.runs import as_count, as_number
+from revbis.analysis.study import RunGroup, Study, as_study
+from revbis.envs.suites import suite_of
 from revbis.io import schema
-from revbis.io.files import naming
-from revbis.runs.folder import unpacked
 
-# With different values of these, scores are of different problems, whatever the method.
-_ENVIRONMENT = (
-    *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
-    *("distractor", "distractor_strength", "state_noise", "state_noise_kind"),
-)
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from revbis.analysis.runs import Evaluation, Run
+    from revbis.envs.suite import Measure
+
+ScoreKind = Literal["final", "best", "area"]
+Variants = Literal["eval", "train", "gap"]
 
 
-class Row(NamedTuple):
-    """One evaluation in the tidy table.
+def measure_of(task: str) -> Measure:
+    """What a task is scored by: its success rate or its return."""
+    return suite_of(task).score
+
+
+class Curve(NamedTuple):
+    """A run's scores over training.
 
     Attributes:
-        method: The group's label: the method, with the settings in which it differs from another
-            group of that method.
-        task: The task.
-        seed: The run's seed.
-        frames: The frame it was due at, in simulator steps.
-        agent_steps: Actions so far.
-        updates: Updates so far.
-        seconds: Time so far; None where it is not known.
-        mean_return: Mean over the evaluation's episodes.
-        success: Share of episodes with success at any step; None where the task has none.
-        train_mean_return: Mean return on the training variants; None where there are none.
-        train_success: The same of success.
-        status: What the agent reported of itself by then, such as c.
+        frames: Ascending, [F].
+        scores: At these frames, [F].
     """
 
-    method: str
-    task: str
-    seed: int
+    frames: NDArray[np.int64]
+    scores: stats.Array
+
+
+def curve(run: Run, of: Measure | None = None, variants: Variants = "eval") -> Curve:
+    """A run's evaluations by the frames they were due at, which its seeds share.
+
+    Args:
+        run: The run.
+        of: Returns or success rates; by default how its task is scored.
+        variants: Scores on the evaluation variants, on the training variants, or the second minus
+            the first; the last two only where an evaluation was on both.
+    """
+    of = of or measure_of(run.config.task)
+    points = {
+        one.frames: score
+        for one in run.evaluations
+        if (score := _score(one, of, variants)) is not None
+    }
+    return _curve(points)
+
+
+def _score(one: Evaluation, of: Measure, variants: Variants) -> float | None:
+    returns, successes = (one.mean_return, one.train_return), (one.success, one.train_success)
+    held_out, seen = successes if of == "success" else returns
+    if variants == "eval" or held_out is None or seen is None:
+        return held_out if variants == "eval" else None
+    return seen if variants == "train" else seen - held_out
+
+
+def status_curve(run: Run, name: str) -> Curve:
+    """A number that the agent reports, such as c, over a run's training; empty without it.
+
+    Training lines are written at fixed agent steps; their frames are those of as many whole
+    actions. Where they do not have the number, evaluations may.
+    """
+    points = {}
+    for line in run.training:
+        value, step = as_number(line.get(name)), as_count(line.get("agent_steps"))
+        if value is not None and step is not None and math.isfinite(value):
+            points[step * run.config.action_repeat] = value
+    evaluated = {one.frames: one.status.get(name, math.nan) for one in run.evaluations}
+    return _curve(points or {k: v for k, v in evaluated.items() if math.isfinite(v)})
+
+
+def align_curves(
+    curves: Sequence[Curve], budget: int | None = None
+) -> tuple[NDArray[np.int64], stats.Array]:
+    """The frames that all curves have, up to a budget: nothing is interpolated or extrapolated.
+
+    Returns:
+        Frames, [F], and scores, [curves, F].
+
+    Raises:
+        ValueError: If there is no curve.
+    """
+    if not curves:
+        raise ValueError("there is no curve")
+    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
+    for other in curves[1:]:
+        shared &= set(other.frames.tolist())
+    frames = np.array(sorted(shared), dtype=np.int64)
+    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
+    return frames, np.stack(rows)
+
+
+class GroupScores(NamedTuple):
+    """A group's scores at a budget.
+
+    Attributes:
+        seeds: The seeds that have reached the budget; all that were evaluated, if none has.
+        values: Their scores, [seeds].
+        frames: The last evaluation that all of them have within the budget.
+        short: The seeds that have not reached it.
+    """
+
+    seeds: tuple[int, ...]
+    values: stats.Array
     frames: int
-    agent_steps: int
-    updates: int
-    seconds: float | None
-    mean_return: float
-    success: float | None
-    train_mean_return: float | None
-    train_success: float | None
-    status: Mapping[str, float]
+    short: tuple[int, ...]
 
 
-class Failing(NamedTuple):
-    """A run that is not finished and has failed.
+def group_scores(
+    group: RunGroup,
+    kind: ScoreKind,
+    budget: int,
+    of: Measure | None = None,
+    variants: Variants = "eval",
+) -> GroupScores | None:
+    """A group's final, best or mean scores within a budget, at frames that its seeds share.
 
-    Attributes:
-        folder: Where it is.
-        failures: How often and why.
-    """
+    Args:
+        group: The runs.
+        kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
+        budget: In frames.
+        of: Returns or success rates; by default how the task is scored.
+        variants: As for `curve`.
 
-    folder: Path
-    failures: Failures
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ only in their seed, and may therefore be averaged.
-
-    Attributes:
-        label: The method and, where it has several groups, the settings in which they differ.
-        task: The task.
-        runs: By seed.
-    """
-
-    label: str
-    task: str
-    runs: tuple[Run, ...]
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds, ascending."""
-        return tuple(run.config.seed for run in self.runs)
-
-
-@dataclass(frozen=True)
-class Study:
-    """Everything that was read.
-
-    Attributes:
-        groups: In order of task and label.
-        problems: What is missing, mixed or unreadable, in words.
-        failing: Runs that have failed and are not finished, also those that cannot be read.
-    """
-
-    groups: tuple[Group, ...]
-    problems: tuple[str, ...]
-    failing: tuple[Failing, ...] = ()
-
-    @property
-    def runs(self) -> list[Run]:
-        """Every run, in order of task, label and seed."""
-        return [run for group in self.groups for run in group.runs]
-
-    @property
-    def tasks(self) -> list[str]:
-        """Every task, sorted."""
-        return sorted({group.task for group in self.groups})
-
-    @property
-    def labels(self) -> list[str]:
-        """Every label, sorted."""
-        return sorted({group.label for group in self.groups})
-
-    def group(self, label: str, task: str) -> Group | None:
-        """The group of a label on a task, if there is one."""
-        return next((g for g in self.groups if (g.label, g.task) == (label, task)), None)
-
-    def rows(self) -> list[Row]:
-        """The tidy table: a row for each evaluation."""
-        return [
-            _row(group, run, one)
-            for group in self.groups
-            for run in group.runs
-            for one in run.evaluations
-        ]
-
-    def write_csv(self, path: Path) -> None:
-        """Writes the tidy table; every number that some agent reported has a column."""
-        rows = self.rows()
-        reported = dict.fromkeys(name for row in rows for name in row.status)
-        with (
-            naming(path),
-            path.open("w", newline="", encoding="utf-8", errors="replace") as file,
-        ):
-            writer = csv.writer(file)
-            writer.writerow([*Row._fields[:-1], *reported])
-            writer.writerows([*row[:-1], *map(row.status.get, reported)] for row in rows)
-
-
-def read_study(paths: Iterable[Path]) -> Study:
-    """Reads every run in or below the given folders and zip files.
-
-    What cannot be read is skipped and named in `problems`; everything else is kept.
+    Returns:
+        None if there is no evaluation that the seeds share.
 
     Raises:
-        ValueError: If there is no run at all, with what is there instead, or if a zip file that is
-            passed cannot be unpacked.
+        ValueError: For an unknown kind.
     """
-    problems: list[str] = []
-    folders = _run_folders(paths, problems.append)
-    failing: list[Failing] = []
-    runs = []
-    for folder in folders:
-        run = read_run(folder, problems.append)
-        runs += [] if run is None else [run]
-        failures = read_failures(folder, lambda _: None) if run is None else run.failures
-        if failures is not None and not (run and run.finished):
-            failing.append(Failing(folder, failures))
-            problems.append(f"{folder} is {failure_text(failures)}")
-    if not runs:
-        raise ValueError("; ".join(["there is no run to read", *problems]))
-    groups = _grouped(_without_doubles(runs, problems.append))
-    problems += _comparability(groups)
-    return Study(tuple(groups), tuple(map(printable, problems)), tuple(failing))
+    schema.choice(kind, get_args(ScoreKind), "kind")
+    curves = {run.config.seed: curve(run, of, variants) for run in group.runs}
+    curves = {seed: one for seed, one in curves.items() if len(one.frames)}
+    there = {seed: one for seed, one in curves.items() if one.frames[-1] >= budget}
+    used = there or curves
+    if not used:
+        return None
+    frames, scores = align_curves(list(used.values()), budget)
+    if not len(frames):
+        return None
+    if kind == "final":
+        values = scores[:, -1]
+    else:
+        values = scores.max(axis=1) if kind == "best" else stats.area(frames, scores)
+    short = tuple(seed for seed in group.seeds if seed not in there)
+    return GroupScores(tuple(used), values, int(frames[-1]), short)
 
 
-def as_study(value: object) -> Study:
-    """The study itself.
+def _curve(points: Mapping[int, float]) -> Curve:
+    frames = sorted(points)
+    return Curve(np.array(frames, dtype=np.int64), np.array([points[f] for f in frames], float))
+
+
+class Pooled(NamedTuple):
+    """Normalised scores of all methods on the tasks that they share.
+
+    Attributes:
+        scores: Method → task → scores of its seeds.
+        seeds: Method → task → these seeds.
+        tasks: The shared tasks.
+        at: The budget of every task of the study.
+        left_out: Missing seeds, and what is left out.
+        units: The bounds that scores are normalised by.
+    """
+
+    scores: dict[str, dict[str, stats.Array]]
+    seeds: dict[str, dict[str, tuple[int, ...]]]
+    tasks: list[str]
+    at: dict[str, int]
+    left_out: tuple[str, ...]
+    units: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of normalised scores has to know, without full stops."""
+        return self.left_out + self.units
+
+    def by_seed(self, label: str) -> dict[str, dict[int, float]]:
+        """A method's scores, task → seed → score."""
+        seeds = self.seeds[label]
+        return {
+            task: dict(zip(seeds[task], values.tolist(), strict=True))
+            for task, values in self.scores[label].items()
+        }
+
+    def paired(self, label: str, other: str, seed: int) -> stats.Paired | None:
+        """Two methods' difference over all tasks; None if they have no common seed of one."""
+        one_side, other_side = self.by_seed(label), self.by_seed(other)
+        if not all(one_side[task].keys() & other_side[task].keys() for task in self.tasks):
+            return None
+        return stats.paired(one_side, other_side, seed=seed)
+
+
+def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Pooled:
+    """Normalised scores of all methods, on the tasks where each has a seed at the budget.
+
+    A task with mixed environments or presets, without known bounds, or with evaluations at
+    different frames is left out and named.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If nothing is left, with the reasons.
     """
-    if not isinstance(value, Study):
-        raise ValueError(f"a Study, as read_study gives, is wanted, got {value!r:.80}")
-    return value
-
-
-def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
-    if not isinstance(paths, (list, tuple, set, Iterator)):
-        raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
-    folders: dict[Path, None] = {}
-    for each in paths:
-        path: Path = unpacked(schema.convert(each, Path, "each of paths"))
-        if not path.exists():
-            problem(f"{path} does not exist")
-        elif not path.is_dir():
-            problem(f"{path} is not a run folder: pass folders that revbis train or sweep made")
-        else:
-            below = sorted(run_folders(path, problem))
-            if not below:
-                problem(f"{path} contains no run")
-            folders |= dict.fromkeys(folder.resolve() for folder in below)
-    return list(folders)
-
-
-def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
-    """One run of each identity: the one with more frames, or the first."""
-    runs_by_identity: dict[Any, Run] = {}
-    for run in runs:
-        identity = (run.config.task, run.config.method, run.config.seed, run.settings)
-        other = runs_by_identity.get(identity)
-        if other is None:
-            runs_by_identity[identity] = run
-            continue
-        better, worse = (run, other) if run.frames > other.frames else (other, run)
-        runs_by_identity[identity] = better
-        problem(f"{worse.folder} is left out: {better.folder} is the same run")
-    return list(runs_by_identity.values())
-
-
-def _grouped(runs: Sequence[Run]) -> list[Group]:
-    labels = _labels(runs)
-    by_group: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in runs:
-        by_group[run.config.task, labels[run.config.method, run.settings]].append(run)
-    return [
-        Group(label, task, tuple(sorted(members, key=lambda run: run.config.seed)))
-        for (task, label), members in sorted(by_group.items(), key=lambda item: item[0])
+    at = budgets(study, budget)
+    notes: list[str] = []
+    bounds = _comparable_tasks(study, notes)
+    measured: dict[str, dict[str, GroupScores]] = defaultdict(dict)
+    for group in (group for group in study.groups if group.task in bounds):
+        scores = group_scores(group, kind, at[group.task])
+        if scores is not None and len(scores.short) < len(group.seeds):
+            measured[group.label][group.task] = scores
+            if scores.short:
+                name = f"{short_name(group.task)}, {group.label}"
+                notes.append(f"{name}: {seed_count(group, scores)}")
+    labels = [label for label in study.labels if label in measured]
+    if labels:
+        absent = [label for label in study.labels if label not in measured]
+        notes += [f"{label} is left out: it has no score yet" for label in absent]
+    for task in _uneven(measured):
+        notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
+        for scores_of in measured.values():
+            scores_of.pop(task, None)
+    tasks = [task for task in at if labels and all(task in measured[label] for label in labels)]
+    if not tasks:
+        why = "there is no task on which all methods have a score"
+        raise ValueError("; ".join([why, *notes]))
+    partial = {task for scores in measured.values() for task in scores} - set(tasks)
+    notes += [
+        f"{short_name(one)} is left out: not all methods have a score" for one in sorted(partial)
     ]
-
-
-def _labels(runs: Sequence[Run]) -> dict[Any, str]:
-    """A name for each method and its settings; only settings that differ are in it.
-
-    Settings that depend on the task, as a preset's may, do not separate groups: only runs of one
-    method on one task are compared.
-    """
-    differing: dict[str, set[str]] = defaultdict(set)
-    first: dict[tuple[str, str], dict[str, Any]] = {}
-    for run in runs:
-        values = dict(run.settings)
-        other = first.setdefault((run.config.method, run.config.task), values)
-        differing[run.config.method] |= {k for k in values if values[k] != other[k]}
-    labels = {}
-    for run in runs:
-        method, values = run.config.method, dict(run.settings)
-        marks = [f"{name}={values[name]}" for name in sorted(differing[method])]
-        labels[method, run.settings] = f"{method} ({', '.join(marks)})" if marks else method
-    return labels
-
-
-def _comparability(groups: Sequence[Group]) -> list[str]:
-    """What a reader must know before comparing the groups."""
-    problems = []
-    for task in sorted({group.task for group in groups}):
-        runs = [run for group in groups if group.task == task for run in group.runs]
-        for name in _ENVIRONMENT:
-            values = sorted({str(getattr(run.config, name)) for run in runs})
-            if len(values) > 1:
-                problems.append(
-                    f"{task}: {name} is {' and '.join(values)}: returns are not comparable"
-                )
-        presets = sorted({run.config.preset for run in runs})
-        if len(presets) > 1:
-            problems.append(f"{task}: presets {' and '.join(presets)} are not comparable")
-    every = sorted({seed for group in groups for seed in group.seeds})
-    for label in sorted({group.label for group in groups}):
-        if "(" in label:
-            problems.append(
-                f"{label} is kept separate: its settings differ from those of other runs"
-            )
-        for group in (group for group in groups if group.label == label):
-            missing = [seed for seed in every if seed not in group.seeds]
-            if missing:
-                problems.append(f"{group.task}, {label}: no seed {', '.join(map(str, missing))}")
-            if len(group.seeds) == 1:
-                problems.append(f"{group.task}, {label}: one seed only, so no spread is known")
-    return problems + _mixed_versions([run for group in groups for run in group.runs])
-
-
-def _mixed_versions(runs: Sequence[Run]) -> list[str]:
-    seen: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        versions = run.about.get("versions")
-        for name, value in (versions if isinstance(versions, dict) else {}).items():
-            seen[name].add(str(value))
-        if run.about:
-            seen["revision"].add(str(run.about.get("revision")))
-    return [
-        f"versions are mixed: {name} {' and '.join(sorted(values))}"
-        for name, values in sorted(seen.items())
-        if len(values) > 1
-    ]
-
-
-def _row(group: Group, run: Run, one: Evaluation) -> Row:
-    return Row(
-        method=group.label,
-        task=group.task,
-        seed=run.config.seed,
-        frames=one.frames,
-        agent_steps=one.agent_steps,
-        updates=one.updates,
-        seconds=one.seconds,
-        mean_return=one.mean_return,
-        success=one.success,
-        train_mean_return=one.train_return,
-        train_success=one.train_success,
-        status=one.status,
+    values = {label: {task: measured[label][task].values for task in tasks} for label in labels}
+    return Pooled(
+        {label: stats.normalise_scores(values[label], bounds) for label in labels},
+        {label: {task: measured[label][task].seeds for task in tasks} for label in labels},
+        tasks,
+        at,
+        tuple(notes),
+        tuple(_bound_notes({task: bounds[task] for task in tasks})),
     )
+
+
+def _uneven(measured: Mapping[str, Mapping[str, GroupScores]]) -> list[str]:
+    """The tasks whose methods have scores at different frames."""
+    frames: dict[str, set[int]] = defaultdict(set)
+    for scores in measured.values():
+        for task, of in scores.items():
+            frames[task].add(of.frames)
+    return [task for task, seen in frames.items() if len(seen) > 1]
+
+
+def _comparable_tasks(study: Study, notes: list[str]) -> dict[str, stats.Bounds]:
+    """The bounds of the tasks whose scores may be normalised; why others may not is noted."""
+    bounds = {}
+    for task in study.tasks:
+        try:
+            known = stats.default_bounds(task)
+        except ValueError as problem:
+            notes.append(f"{task} is left out: {problem}")
+            continue
+        if differing := mixed_settings(groups_of(study, task)):
+            notes.append(f"{task} is left out: {differing}")
+        else:
+            bounds[task] = known
+    return bounds
+
+
+def _bound_notes(bounds: Mapping[str, stats.Bounds]) -> list[str]:
+    names: dict[stats.Bounds, list[str]] = defaultdict(list)
+    for task, known in bounds.items():
+        names[known].append(short_name(task))
+    return [
+        f"Scores from {low:g} to {high:g} are normalised to 0 to 1 on {', '.join(tasks)}"
+        for (low, high), tasks in names.items()
+        if (low, high) != (0, 1)
+    ]
+
+
+def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
+    """The frames at which each task's methods are compared.
+
+    Args:
+        study: The runs.
+        budget: The same for all tasks. By default the smallest budget of a task's runs; as long
+            as none of them has reached it, the last frame that all evaluated ones have.
+    """
+    as_study(study)
+    if budget is not None:
+        return dict.fromkeys(study.tasks, schema.integer(budget, "budget", 0))
+    at = {}
+    for task in study.tasks:
+        runs = [run for group in groups_of(study, task) for run in group.runs]
+        at[task] = min(run.config.frames for run in runs)
+        seen = [one for run in runs if len((one := curve(run)).frames)]
+        if seen and all(one.frames[-1] < at[task] for one in seen):
+            shared, _ = align_curves(seen)
+            at[task] = int(shared[-1]) if len(shared) else at[task]
+    return at
+
+
+def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
+    """At how many frames scores are, and where the runs' own budgets differ; no full stops."""
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for task, frames in at.items():
+        own = sorted({run.config.frames for group in groups_of(study, task) for run in group.runs})
+        planned = " and ".join(f"{one:,}" for one in own)
+        difference = "" if own == [frames] else f"; the runs' own budget is {planned}"
+        tasks[f"at {frames:,} frames{difference}"].append(short_name(task))
+    if len(tasks) == 1:
+        return [f"Scores are {next(iter(tasks))}"]
+    return [f"Scores on {', '.join(names)} are {where}" for where, names in tasks.items()]
+
+
+def mixed_settings(groups: Iterable[RunGroup]) -> str:
+    """In words, which settings make scores of these groups not comparable; empty if none do."""
+    seen: dict[str, set[str]] = defaultdict(set)
+    for run in (run for group in groups for run in group.runs):
+        for name, value in {"preset": run.config.preset, **run.config.environment}.items():
+            seen[name].add(str(value))
+    differing = [f"{k} is {' and '.join(sorted(v))}" for k, v in seen.items() if len(v) > 1]
+    return f"not comparable, {', '.join(differing)}" if differing else ""
+
+
+def short_name(task: str) -> str:
+    """A task's name, without its suite where the suite lists its tasks."""
+    suite = suite_of(task)
+    return suite.local_name(task) if suite.tasks else task
+
+
+def seed_count(group: RunGroup, scores: GroupScores) -> str:
+    """How many seeds scores are of, in words: `n = 2 of 3` where some are short of the budget."""
+    n = len(scores.seeds)
+    return f"n = {n} of {len(group.seeds)}" if n < len(group.seeds) else f"n = {n}"
+
+
+def groups_of(study: Study, task: str) -> list[RunGroup]:
+    """A task's groups."""
+    return [group for group in study.groups if group.task == task]

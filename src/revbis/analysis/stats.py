@@ -9,7 +9,7 @@ Reinforcement Learning at the Edge of the Statistical Precipice".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from revbis.envs.suites import suite_of
 from revbis.io import schema
+from revbis.io.statistics import RESAMPLES, Interval, bootstrap
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
 
-RESAMPLES = 10_000
-_ENDS = (0.025, 0.975)
 _MOST_RESAMPLES = 10**7
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
 
@@ -43,7 +42,7 @@ class Summary(NamedTuple):
     n: int
 
 
-def summary(values: Array) -> Summary:
+def summarise(values: Array) -> Summary:
     """Mean, standard deviation and standard error of scores over seeds, [n]."""
     values = _finite(values, "scores")
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
@@ -77,7 +76,7 @@ def default_bounds(task: str) -> Bounds:
     return Bounds(*bounds)
 
 
-def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
+def normalise_scores(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
     """Scores normalised with the given bounds.
 
     Raises:
@@ -88,7 +87,10 @@ def normalise(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
     for task, values in _mapping(scores, "scores").items():
         if task not in known:
             raise ValueError(f"bounds must have {task}")
-        low, high = _pair(known[task], f"bounds of {task}")
+        ends = _numbers(known[task], f"bounds of {task}")
+        if ends.shape != (2,):
+            raise ValueError(f"bounds of {task} must be two numbers, got {known[task]!r:.80}")
+        low, high = map(float, ends)
         if not low < high:
             raise ValueError(f"bounds of {task} must rise, got {low:g} and {high:g}")
         normal[task] = (_numbers(values, f"scores of {task}") - low) / (high - low)
@@ -221,23 +223,9 @@ def improvement(scores: Scores, other: Scores) -> Array:
     return np.asarray(np.stack(shares).mean(axis=0))
 
 
-class Interval(NamedTuple):
-    """A statistic and its bootstrap interval.
-
-    Attributes:
-        value: The statistic.
-        low: Lower end.
-        high: Upper end.
-    """
-
-    value: Array
-    low: Array
-    high: Array
-
-
 def interval(
     statistic: Callable[..., Array], *scores: Scores, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval:
+) -> Interval[Array]:
     """95% stratified percentile bootstrap: seeds are resampled within each task and method.
 
     The ends are pointwise where the statistic is an array.
@@ -251,16 +239,15 @@ def interval(
     if not callable(statistic):
         raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
     resamples = schema.integer(resamples, "resamples", 1, _MOST_RESAMPLES)
-    generator = np.random.default_rng(schema.integer(seed, "seed", 0))
-    drawn = [
-        {
-            task: values[generator.integers(len(values), size=(resamples, len(values)))]
-            for task, values in _checked(one).items()
-        }
-        for one in scores
-    ]
-    low, high = np.quantile(statistic(*drawn), _ENDS, axis=0)
-    return Interval(statistic(*scores), low, high)
+    seed = schema.integer(seed, "seed", 0)
+    checked = [_checked(one) for one in scores]
+
+    def of_samples(samples: Sequence[Array]) -> Array:
+        rest = iter(samples)
+        return statistic(*({task: next(rest) for task in one} for one in checked))
+
+    samples = [values for one in checked for values in one.values()]
+    return bootstrap(of_samples, samples, seed=seed, resamples=resamples)
 
 
 class Paired(NamedTuple):
@@ -368,13 +355,6 @@ def _mapping(value: object, name: str, key: type = str) -> Mapping[Any, Any]:
     if malformed:
         raise ValueError(f"{name} must have a {what} for each key, got {malformed[0]!r:.80}")
     return value
-
-
-def _pair(value: object, name: str) -> tuple[float, float]:
-    numbers = _numbers(value, name)
-    if numbers.shape != (2,):
-        raise ValueError(f"{name} must be two numbers, got {value!r:.80}")
-    return float(numbers[0]), float(numbers[1])
 
 
 def _numbers(values: object, name: str) -> Array:

@@ -5,27 +5,41 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import textwrap
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from revbis.analysis import compare, curves, paper, stats
+from revbis.analysis import paper, stats
+from revbis.analysis.scores import (
+    GroupScores,
+    Pooled,
+    budget_notes,
+    budgets,
+    group_scores,
+    groups_of,
+    measure_of,
+    mixed_settings,
+    pool_scores,
+    seed_count,
+    short_name,
+)
 from revbis.envs.distractors import GAUSSIAN
 from revbis.io import schema
+from revbis.io.statistics import RESAMPLES
 from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from revbis.analysis.scores import Group, Study
+    from revbis.analysis.study import RunGroup, Study
 
 Origin = Literal["measured", "reported"]
 FIRST, SECOND = 1, 2
+NONE = "–"
 _WIDE = 5  # columns that still fit a page
 _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -54,19 +68,17 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell.
 
     Attributes:
         text: Its text.
         remark: How it differs from the others, such as fewer seeds.
-        mean: The number it is ranked by; None if it may not be compared.
         rank: 1 for the best of its source in its row, 2 for the second, 0 for all others.
     """
 
     text: str
     remark: str = ""
-    mean: float | None = None
     rank: int = 0
 
 
@@ -81,14 +93,22 @@ class Table:
         rows: Name and cells of each row.
         notes: What a reader must know.
         records: The numbers, for CSV.
+        marks: What bold and underlined mean; empty if nothing is ranked.
+        scale: Whether measured and reported numbers are at one scale; empty without the latter.
     """
 
     caption: str
     corner: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, tuple[TableCell, ...]], ...]
     notes: tuple[str, ...]
     records: tuple[Mapping[str, Any], ...]
+    marks: str = ""
+    scale: str = ""
+
+    def full_caption(self, *, marks: bool = True) -> str:
+        """The caption, with what the marks of ranks mean unless they are words."""
+        return " ".join(filter(None, (self.caption, self.marks if marks else "", self.scale)))
 
     def text(self, width: int = 80) -> str:
         """Plain text for a terminal: a line for each cell, below its row's name.
@@ -98,8 +118,7 @@ class Table:
         """
         names = [f"{column.label} ({column.source})" for column in self.columns]
         room = max(map(len, names), default=0)
-        caption = re.sub(r" Bold: [^.]*\.", "", self.caption)  # here ranks are words
-        lines = [*_indented(caption, width, ""), ""]
+        lines = [*_indented(self.full_caption(marks=False), width, ""), ""]
         for name, cells in self.rows:
             lines += _indented(f"{self.corner} {name}", width, "")
             for label, cell in zip(names, cells, strict=True):
@@ -120,7 +139,7 @@ class Table:
         lines += [[name, *map(_in_markdown, cells)] for name, cells in self.rows]
         body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         notes = "".join(f"- {note}\n" for note in self.notes)
-        return f"{self.caption}\n\n{body}\n\n{notes}"
+        return f"{self.full_caption()}\n\n{body}\n\n{notes}"
 
     def latex(self) -> str:
         """A table environment; it needs the packages booktabs and graphicx."""
@@ -153,7 +172,7 @@ class Table:
                 r"% needs \usepackage{booktabs,graphicx}",
                 r"\begin{table*}",
                 r"\centering",
-                rf"\caption{{{_escape(self.caption)}}}",
+                rf"\caption{{{_escape(self.full_caption())}}}",
                 *lines,
                 r"\begin{minipage}{\linewidth}\footnotesize",
                 *notes,
@@ -173,7 +192,7 @@ class Table:
         return text.getvalue()
 
 
-def _in_words(cell: Cell) -> str:
+def _in_words(cell: TableCell) -> str:
     ranks = {FIRST: "best", SECOND: "second"}
     remarks = [*filter(None, (cell.remark, ranks.get(cell.rank)))]
     return cell.text + (f" ({', '.join(remarks)})" if remarks else "")
@@ -189,13 +208,13 @@ def _indented(text: str, width: int, first: str, others: str | None = None) -> l
     )
 
 
-def _in_markdown(cell: Cell) -> str:
+def _in_markdown(cell: TableCell) -> str:
     marks = {FIRST: ("**", "**"), SECOND: ("<ins>", "</ins>")}
     before, after = marks.get(cell.rank, ("", ""))
     return f"{before}{cell.text}{after}" + (f" ({cell.remark})" if cell.remark else "")
 
 
-def _in_latex(cell: Cell) -> str:
+def _in_latex(cell: TableCell) -> str:
     text = _escape(cell.text)
     if cell.rank:
         text = rf"\{'textbf' if cell.rank == FIRST else 'underline'}{{{text}}}"
@@ -206,19 +225,30 @@ def _escape(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-INTERVALS = f"95% stratified bootstrap intervals ({stats.RESAMPLES:,} resamples)"
+INTERVALS = f"95% stratified bootstrap intervals ({RESAMPLES:,} resamples)"
 
 
-class Score(NamedTuple):
-    """A method's score on a task.
+class MeasuredScore(NamedTuple):
+    """A method's score on a task, as tables show it.
 
     Attributes:
         of: Its seeds and their values.
-        cell: How a table shows it.
+        summary: Their mean and spread, in percent where the task is scored by success.
+        digits: How many decimals to show.
+        remark: How it differs from the others, such as fewer seeds.
+        rank: As of a cell.
     """
 
-    of: curves.GroupScores
-    cell: Cell
+    of: GroupScores
+    summary: stats.Summary
+    digits: int
+    remark: str
+    rank: int
+
+    @property
+    def cell(self) -> TableCell:
+        """How a table shows it."""
+        return TableCell(summary_text(self.summary, self.digits), self.remark, self.rank)
 
 
 def score_table(
@@ -233,7 +263,7 @@ def score_table(
     Args:
         study: The runs.
         kind: The score at the budget, or the best evaluation within it.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         reported: Show the paper's numbers beside the measured ones.
 
     Raises:
@@ -241,34 +271,46 @@ def score_table(
     """
     schema.choice(kind, ("final", "best"), "kind")
     schema.flag(reported, "reported")
-    at = compare.budgets(study, budget)
-    measured = _measured(study, kind, at)
-    if not measured:
-        raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
+    at = budgets(study, budget)
     systems = [
         system
         for system in paper.SYSTEMS
         if reported and any(system in paper.reported(task) for task in at)
     ]
-    usual = max(len(scores.values) for scores in measured.values())
-    rows, records, notes = [], [], []
+    measured = measured_scores(study, kind=kind, at=at, reported=reported)
+    if not measured:
+        raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
+    rows, records, notes = [], [], [f"{note}." for note in budget_notes(study, at)]
     for task in at:
         of_task = {label: measured.get((label, task)) for label in study.labels}
         numbers = paper.reported(task) if reported else {}
-        shown = [numbers.get(system) for system in systems]
-        row, remark = _row(study, task, at[task], of_task, usual, shown)
-        rows.append(row)
-        notes += [remark] if remark else []
+        cells = [score.cell if score else TableCell(NONE) for score in of_task.values()]
+        digits = next((score.digits for score in of_task.values() if score), None)
+        cells += _reported_cells([numbers.get(system) for system in systems], digits)
+        unit = " (success, %)" if measure_of(task) == "success" else ""
+        rows.append((short_name(task) + unit, tuple(cells)))
+        if differing := _not_ranked(study, task, [score.of for score in of_task.values() if score]):
+            notes.append(f"{short_name(task)}: {differing}; not ranked")
         records += _records(study, task, kind, at[task], of_task, numbers)
-    notes = compare.budget_notes(study, at) + notes + (_looks(study) if kind == "best" else [])
-    caption = _caption(kind, usual, bool(systems))
-    if reported:
-        headline, about = paper.scale_notes(study, at)
-        notes += about
-        caption += f" {headline}" if headline else ""
+    notes += _looks(study) if kind == "best" else []
+    scale, about = paper.scale_notes(study, at) if reported else ("", [])
+    usual = max(score.summary.n for score in measured.values())
+    what = "Final score" if kind == "final" else "Best evaluation within the budget"
+    of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
+    of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
+    among = "the measured and, separately, the reported columns" if systems else "methods"
     columns = [Column(label, "measured") for label in study.labels]
     columns += [Column(paper.SYSTEMS[system], "reported") for system in systems]
-    return Table(caption, "task", tuple(columns), tuple(rows), tuple(notes), tuple(records))
+    return Table(
+        f"{what}: {of} unless a cell says otherwise.",
+        "task",
+        tuple(columns),
+        tuple(rows),
+        (*notes, *about),
+        tuple(records),
+        marks=f"Bold: best, underlined: second of {among}.",
+        scale=scale,
+    )
 
 
 def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
@@ -276,13 +318,13 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
 
     Args:
         study: The runs.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         seed: Of the bootstrap's generator.
 
     Raises:
         ValueError: If the methods have no task in common.
     """
-    final, area = (compare.pooled(study, kind, budget) for kind in ("final", "area"))
+    final, area = (pool_scores(study, kind, budget) for kind in ("final", "area"))
     statistics = {
         "IQM": (final, stats.iqm),
         "median": (final, stats.median),
@@ -296,7 +338,7 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
         for name, (pooled, statistic) in statistics.items():
             ends = stats.interval(statistic, pooled.scores[label], seed=seed)
             value, low, high = map(float, ends)
-            cells.append(Cell(f"{value:.3f} [{low:.3f}, {high:.3f}]"))
+            cells.append(TableCell(f"{value:.3f} [{low:.3f}, {high:.3f}]"))
             runs = sum(map(len, scores.values()))
             records.append(
                 {"method": label, "statistic": name, "value": value, "low": low, "high": high}
@@ -317,28 +359,28 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
 
     Args:
         study: The runs.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
         seed: Of the generator of bootstrap and test.
 
     Raises:
         ValueError: If the methods have no task in common.
     """
-    pool = compare.pooled(study, "final", budget)
+    pool = pool_scores(study, "final", budget)
     order = sorted(pool.scores, key=lambda label: -float(stats.iqm(pool.scores[label])))
     rows, records = [], []
     for first, second in combinations(order, 2):
         scores = pool.scores[first], pool.scores[second]
         chance, low, high = map(float, stats.interval(stats.improvement, *scores, seed=seed))
-        cells = [Cell(f"{chance:.2f} [{low:.2f}, {high:.2f}]")]
+        cells = [TableCell(f"{chance:.2f} [{low:.2f}, {high:.2f}]")]
         record = {"method": first, "other": second, "improvement": chance}
         record |= {"improvement_low": low, "improvement_high": high}
         gap = pool.paired(first, second, seed)
         if gap is None:
-            cells += [Cell("–")] * 3
+            cells += [TableCell("–")] * 3
         else:
             ends = f"[{gap.low:+.3f}, {gap.high:+.3f}]"
             texts = (f"{gap.difference:+.3f} {ends}", f"{gap.p_value:.2g}", str(gap.pairs))
-            cells += map(Cell, texts)
+            cells += map(TableCell, texts)
             record |= gap._asdict()
         rows.append((f"{first} vs {second}", tuple(cells)))
         records.append(record)
@@ -354,112 +396,103 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     return Table(caption, "methods", columns, tuple(rows), _pool_notes(study, pool), tuple(records))
 
 
-def _pool_notes(study: Study, pool: compare.Pooled) -> tuple[str, ...]:
-    notes = [*compare.budget_notes(study, pool.at), *(f"{n.rstrip('.')}." for n in pool.notes)]
+def _pool_notes(study: Study, pool: Pooled) -> tuple[str, ...]:
+    notes = [*budget_notes(study, pool.at), *pool.notes]
     if any(len(seeds) == 1 for tasks in pool.seeds.values() for seeds in tasks.values()):
-        notes.append("A task with one seed adds no width to an interval.")
-    return tuple(notes)
-
-
-def _caption(kind: str, usual: int, reported: bool) -> str:
-    what = "Final score" if kind == "final" else "Best evaluation within the budget"
-    among = "the measured and, separately, the reported columns" if reported else "methods"
-    of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
-    of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
-    return f"{what}: {of} unless a cell says otherwise. Bold: best, underlined: second of {among}."
+        notes.append("A task with one seed adds no width to an interval")
+    return tuple(f"{note}." for note in notes)
 
 
 def measured_scores(
-    study: Study, *, kind: Literal["final", "best"], at: Mapping[str, int]
-) -> dict[tuple[str, str], Score]:
-    """The measured cells of `score_table` with their seeds, for other layouts.
+    study: Study,
+    *,
+    kind: Literal["final", "best"],
+    at: Mapping[str, int],
+    reported: bool = False,
+) -> dict[tuple[str, str], MeasuredScore]:
+    """The measured numbers of `score_table`, for it and for other layouts.
 
     Args:
         study: The runs.
         kind: The score at the budget, or the best evaluation within it.
-        at: The budget of each task, as `compare.budgets` gives it.
+        at: The budget of each task, as `scores.budgets` gives it.
+        reported: Whether the paper's numbers are beside them, with as many decimals.
 
     Returns:
         By method and task; groups without a score are not in it.
     """
-    measured = _measured(study, kind, at)
-    usual = max((len(scores.values) for scores in measured.values()), default=0)
-    shown = {}
+    measured = [
+        (group, scores)
+        for group in study.groups
+        if (scores := group_scores(group, kind, at[group.task])) is not None
+    ]
+    usual = max((len(scores.values) for _, scores in measured), default=0)
+    shown: dict[tuple[str, str], MeasuredScore] = {}
     for task in at:
-        of_task = {label: measured.get((label, task)) for label in study.labels}
-        (_, cells), _ = _row(study, task, at[task], of_task, usual, [])
-        for (label, scores), cell in zip(of_task.items(), cells, strict=True):
-            if scores is not None:
-                shown[label, task] = Score(scores, cell)
+        of_task = [(group, scores) for group, scores in measured if group.task == task]
+        percent = 100.0 if measure_of(task) == "success" else 1.0
+        summaries = [stats.summarise(scores.values * percent) for _, scores in of_task]
+        numbers = paper.reported(task).values() if reported else ()
+        digits = decimals([one.mean for one in (*summaries, *numbers)])
+        comparable = not _not_ranked(study, task, [scores for _, scores in of_task])
+        ranks = _ranks(
+            [
+                one.mean if comparable and not scores.short else None
+                for one, (_, scores) in zip(summaries, of_task, strict=True)
+            ]
+        )
+        for (group, scores), one, rank in zip(of_task, summaries, ranks, strict=True):
+            few = one.n != usual or one.n < len(group.seeds)
+            remarks = [seed_count(group, scores)] if few else []
+            remarks += [f"at {scores.frames:,} frames"] if scores.frames != at[task] else []
+            remark = ", ".join(remarks)
+            shown[group.label, task] = MeasuredScore(scores, one, digits, remark, rank)
     return shown
 
 
-def _measured(
-    study: Study, kind: Literal["final", "best"], at: Mapping[str, int]
-) -> dict[tuple[str, str], curves.GroupScores]:
-    return {
-        (group.label, group.task): scores
-        for group in study.groups
-        if (scores := curves.group_scores(group, kind, at[group.task])) is not None
-    }
+def _not_ranked(study: Study, task: str, scores: Sequence[GroupScores]) -> str:
+    """Why a task's methods are not ranked; empty if they are."""
+    if len({each.frames for each in scores if not each.short}) > 1:
+        other = "not comparable, evaluations are at different frames"
+    else:
+        other = ""
+    return mixed_settings(groups_of(study, task)) or other
 
 
-def _row(
-    study: Study,
-    task: str,
-    budget: int,
-    measured: Mapping[str, curves.GroupScores | None],
-    usual: int,
-    numbers: Sequence[paper.Reported | None],
-) -> tuple[tuple[str, tuple[Cell, ...]], str]:
-    """The row of a task, and the reason if it is not ranked."""
-    percent = 100.0 if curves.measure(task) == "success" else 1.0
-    summaries = {
-        label: stats.summary(scores.values * percent)
-        for label, scores in measured.items()
-        if scores
-    }
-    means = [one.mean for one in summaries.values()] + [one.mean for one in numbers if one]
-    digits = decimals(means)
-    differing = compare.mixed(compare.groups_of(study, task))
-    cells = []
-    for label, scores in measured.items():
-        group = study.group(label, task)
-        if scores is None or group is None:
-            cells.append(Cell("–"))
-            continue
-        mean, deviation, _, n = summaries[label]
-        spread = "" if math.isnan(deviation) else f" ± {deviation:.{digits}f}"
-        remarks = [compare.seed_count(group, scores)] if n != usual or n < len(group.seeds) else []
-        remarks += [f"at {scores.frames:,} frames"] if scores.frames != budget else []
-        ranked = not (scores.short or differing)
-        text = f"{mean:.{digits}f}{spread}"
-        cells.append(Cell(text, ", ".join(remarks), mean if ranked else None))
-    reported = [
-        Cell(f"{one.mean:.{digits}f} ± {one.spread:.{digits}f}", "", one.mean) if one else Cell("–")
-        for one in numbers
-    ]
-    frames = {scores.frames for scores in measured.values() if scores and not scores.short}
-    if len(frames) > 1:
-        differing = differing or "not comparable, evaluations are at different frames"
-        cells = [replace(cell, mean=None) for cell in cells]
-    name = compare.short_name(task) + (" (success, %)" if percent == 100.0 else "")
-    remark = f"{compare.short_name(task)}: {differing}; not ranked" if differing else ""
-    return (name, (*_ranked(cells), *_ranked(reported))), remark
-
-
-def _ranked(cells: Sequence[Cell]) -> list[Cell]:
-    """Marks the best and the second of at least two; equal means share a rank."""
-    cells = [c if c.mean is None else replace(c, mean=round(c.mean, 9)) for c in cells]
-    means = [cell.mean for cell in cells if cell.mean is not None]
-    order = sorted(set(means), reverse=True)
-    if len(means) < 2 or len(order) < 2:
-        return cells
-    ranks = {order[0]: FIRST, order[1]: SECOND}
+def _reported_cells(
+    numbers: Sequence[paper.Reported | None], digits: int | None
+) -> list[TableCell]:
+    if digits is None:  # there is nothing beside them
+        digits = decimals([one.mean for one in numbers if one])
+    ranks = _ranks([one.mean if one else None for one in numbers])
     return [
-        replace(cell, rank=ranks.get(cell.mean, 0)) if cell.mean is not None else cell
-        for cell in cells
+        TableCell(f"{one.mean:.{digits}f} ± {one.spread:.{digits}f}", "", rank)
+        if one
+        else TableCell(NONE)
+        for one, rank in zip(numbers, ranks, strict=True)
     ]
+
+
+def _ranks(means: Sequence[float | None]) -> list[int]:
+    """The best and the second of at least two; equal means share a rank, others have 0."""
+    rounded = [None if mean is None else round(mean, 9) for mean in means]
+    order = sorted({mean for mean in rounded if mean is not None}, reverse=True)
+    if len(order) < 2:
+        return [0] * len(means)
+    ranks = {order[0]: FIRST, order[1]: SECOND}
+    return [0 if mean is None else ranks.get(mean, 0) for mean in rounded]
+
+
+def summary_text(of: stats.Summary, digits: int, sign: str = "") -> str:
+    """A mean and, where it is known, the standard deviation."""
+    mean, spread = summary_parts(of, digits, sign)
+    return f"{mean} ± {spread}" if spread else mean
+
+
+def summary_parts(of: stats.Summary, digits: int, sign: str = "") -> tuple[str, str]:
+    """A mean and the standard deviation, which is empty where it is not known."""
+    spread = "" if math.isnan(of.deviation) else f"{of.deviation:.{digits}f}"
+    return f"{of.mean:{sign}.{digits}f}", spread
 
 
 def decimals(means: Sequence[float]) -> int:
@@ -473,21 +506,22 @@ def _records(
     task: str,
     kind: str,
     budget: int,
-    measured: Mapping[str, curves.GroupScores | None],
+    measured: Mapping[str, MeasuredScore | None],
     numbers: Mapping[str, paper.Reported],
 ) -> list[dict[str, Any]]:
     """The numbers of a row: measured ones with every spread, reported ones with the paper's."""
     records: list[dict[str, Any]] = []
-    for label, scores in measured.items():
+    for label, score in measured.items():
         group = study.group(label, task)
-        if scores is None or group is None:
+        if score is None or group is None:
             continue
-        mean, deviation, error, n = stats.summary(scores.values)
-        area = curves.group_scores(group, "area", budget)
+        scores = score.of
+        mean, deviation, error, n = stats.summarise(scores.values)
+        area = group_scores(group, "area", budget)
         records.append(
             {
                 "task": task,
-                "measure": curves.measure(task),
+                "measure": measure_of(task),
                 "score": kind,
                 "method": label,
                 "source": "measured",
@@ -526,14 +560,12 @@ def _looks(study: Study) -> list[str]:
     """Where best scores are of more, or of noisier, evaluations than others."""
     notes = []
     for task in study.tasks:
-        runs = [run for group in compare.groups_of(study, task) for run in group.runs]
+        runs = [run for group in groups_of(study, task) for run in group.runs]
         for name in ("eval_every", "eval_episodes"):
             values = sorted({getattr(run.config, name) for run in runs})
             if len(values) > 1:
                 shown = " and ".join(map(str, values))
-                notes.append(
-                    f"{compare.short_name(task)}: {name} is {shown}, which biases a best score."
-                )
+                notes.append(f"{short_name(task)}: {name} is {shown}, which biases a best score.")
     return notes
 
 
@@ -550,12 +582,12 @@ def gap_table(study: Study, *, budget: int | None = None) -> Table:
 
     Args:
         study: The runs.
-        budget: In frames; by default for each task as `compare.budgets` says.
+        budget: In frames; by default for each task as `scores.budgets` says.
 
     Raises:
         ValueError: If no run was evaluated on both.
     """
-    at = compare.budgets(study, budget)
+    at = budgets(study, budget)
     lines = [
         line for group in study.groups if (line := _gap_line(group, at[group.task])) is not None
     ]
@@ -564,7 +596,7 @@ def gap_table(study: Study, *, budget: int | None = None) -> Table:
             "there is no generalisation gap: no run was evaluated on training variants too, which "
             "runs with a distractor or state noise are"
         )
-    notes = compare.budget_notes(study, at)
+    notes = [f"{note}." for note in budget_notes(study, at)]
     if any(run.config.distractor == GAUSSIAN for run in study.runs):
         notes.append(
             "The variants of the distractor gaussian have the same distribution: its gap is chance."
@@ -575,38 +607,35 @@ def gap_table(study: Study, *, budget: int | None = None) -> Table:
 
 
 def _gap_line(
-    group: Group, budget: int
-) -> tuple[tuple[str, tuple[Cell, ...]], dict[str, Any]] | None:
+    group: RunGroup, budget: int
+) -> tuple[tuple[str, tuple[TableCell, ...]], dict[str, Any]] | None:
     """A group's row and its numbers; None if it was not evaluated on both kinds of variants."""
-    seen = curves.group_scores(group, "final", budget, variants="train")
-    gap = curves.group_scores(group, "final", budget, variants="gap")
+    seen = group_scores(group, "final", budget, variants="train")
+    gap = group_scores(group, "final", budget, variants="gap")
     if seen is None or gap is None:
         return None
-    success = curves.measure(group.task) == "success"
+    success = measure_of(group.task) == "success"
     scale = 100.0 if success else 1.0
     values = {"train": seen.values, "eval": seen.values - gap.values, "gap": gap.values}
-    summaries = {name: stats.summary(each * scale) for name, each in values.items()}
+    summaries = {name: stats.summarise(each * scale) for name, each in values.items()}
     digits = decimals([one.mean for one in summaries.values()])
     remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
     cells = [
-        Cell(_text(one, digits, "+" if name == "gap" else ""), remark if name == "gap" else "")
+        TableCell(summary_text(one, digits, "+"), remark)
+        if name == "gap"
+        else TableCell(summary_text(one, digits))
         for name, one in summaries.items()
     ]
     count, seeds = len(gap.seeds), len(group.seeds)
-    cells.append(Cell(str(count) if count == seeds else f"{count} of {seeds}"))
-    name = f"{compare.short_name(group.task)}, {group.label}" + (" (success, %)" if success else "")
-    record: dict[str, Any] = {"task": group.task, "measure": curves.measure(group.task)}
+    cells.append(TableCell(str(count) if count == seeds else f"{count} of {seeds}"))
+    name = f"{short_name(group.task)}, {group.label}" + (" (success, %)" if success else "")
+    record: dict[str, Any] = {"task": group.task, "measure": measure_of(group.task)}
     record |= {"method": group.label}
     for kind, each in values.items():
-        mean, deviation, error, _ = stats.summary(each)
+        mean, deviation, error, _ = stats.summarise(each)
         record |= {kind: mean, f"{kind}_deviation": deviation, f"{kind}_error": error}
     record |= {"n": count, "seeds": " ".join(map(str, gap.seeds))}
     return (name, tuple(cells)), record | {"frames": gap.frames, "budget": budget}
-
-
-def _text(of: stats.Summary, digits: int, sign: str) -> str:
-    spread = "" if math.isnan(of.deviation) else f" ± {of.deviation:.{digits}f}"
-    return f"{of.mean:{sign}.{digits}f}{spread}"
 
 
 _YARDSTICK_CAPTION = (
@@ -617,7 +646,6 @@ _YARDSTICK_CAPTION = (
     "held-out episodes. Effective rank: dimensions in use. ρ with ΔV: rank correlation of "
     "distances with differences of returns."
 )
-_NONE = "–"
 
 
 def yardstick_table(study: Study) -> Table:
@@ -640,13 +668,13 @@ def yardstick_table(study: Study) -> Table:
     rows, records = zip(*lines, strict=True)
     columns = tuple(Column(name, "measured") for name in (*MEASURES.values(), "N"))
     without = any("denoising_id" not in record for record in records)
-    notes = (f"{_NONE}: {NO_NOISE}.",) if without else ()
+    notes = (f"{NONE}: {NO_NOISE}.",) if without else ()
     return Table(_YARDSTICK_CAPTION, "task, method and embedding", columns, rows, notes, records)
 
 
 def _yardstick_line(
-    group: Group, embedding: str
-) -> tuple[tuple[str, tuple[Cell, ...]], dict[str, Any]] | None:
+    group: RunGroup, embedding: str
+) -> tuple[tuple[str, tuple[TableCell, ...]], dict[str, Any]] | None:
     """A group's row and its numbers; None if the embedding was measured of no seed."""
     measured = [run for run in group.runs if f"{embedding}_effective_rank" in run.yardsticks]
     if not measured:
@@ -660,15 +688,15 @@ def _yardstick_line(
         key = f"{embedding}_{measure}"
         values = [run.yardsticks[key] for run in measured if key in run.yardsticks]
         if not values:
-            cells.append(Cell(_NONE))
+            cells.append(TableCell(NONE))
             continue
-        mean, deviation, error, _ = stats.summary(np.asarray(values))
-        spread = "" if math.isnan(deviation) else f" ± {deviation:.2f}"
-        cells.append(Cell(f"{mean:.2f}{spread}"))
-        record |= {measure: mean, f"{measure}_deviation": deviation, f"{measure}_error": error}
+        of = stats.summarise(np.asarray(values))
+        cells.append(TableCell(summary_text(of, 2)))
+        record |= {measure: of.mean}
+        record |= {f"{measure}_deviation": of.deviation, f"{measure}_error": of.error}
     count, every = len(measured), len(group.seeds)
-    cells.append(Cell(str(count) if count == every else f"{count} of {every}"))
-    name = f"{compare.short_name(group.task)}, {group.label}, {EMBEDDINGS[embedding]}"
+    cells.append(TableCell(str(count) if count == every else f"{count} of {every}"))
+    name = f"{short_name(group.task)}, {group.label}, {EMBEDDINGS[embedding]}"
     return (name, tuple(cells)), record | {
         "frames": frames,
         "n": count,

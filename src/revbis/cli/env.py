@@ -12,7 +12,7 @@ import tyro
 from revbis.cli.console import print_table, step_bar
 
 
-def preview(
+def preview_command(
     task: Annotated[str, tyro.conf.Positional],
     seed: int = 1,
     pixels: int = 84,
@@ -37,12 +37,11 @@ def preview(
 
     check_name(task)
     require_gymnasium(task)
-    from revbis.envs.preview import draw_sheet
-    from revbis.envs.preview import preview as look
+    from revbis.envs.preview import draw_sheet, preview
 
     settings = {"seed": seed, "pixels": pixels, "action_repeat": action_repeat}
     with step_bar(6) as advance:
-        shown = look(
+        shown = preview(
             task,
             **settings,
             video=None if video is None else str(video),
@@ -56,7 +55,7 @@ def preview(
     print(f"written to {path}")
 
 
-def check(task: Annotated[str, tyro.conf.Positional]) -> None:
+def check_command(task: Annotated[str, tyro.conf.Positional]) -> None:
     """Plays an environment and prints what would disturb training. Exits with 1 on errors.
 
     Args:
@@ -93,4 +92,4 @@ def names() -> None:
             print(f"revbis: {text}", file=sys.stderr)
 
 
-COMMANDS = {"preview": preview, "check": check, "list": names}
+COMMANDS = {"preview": preview_command, "check": check_command, "list": names}

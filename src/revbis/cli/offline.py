@@ -113,8 +113,9 @@ def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
+    from revbis.io.statistics import mean_interval
     from revbis.representation import MEASURES, NO_NOISE
-    from revbis.representation.exactness_report import interval, interval_text
+    from revbis.representation.exactness_report import interval_text
 
     table = []
     for method in dict.fromkeys(row["method"] for row in rows):
@@ -122,7 +123,7 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
         line = {"method": method, "seeds": str(len(mine))}
         for name, heading in MEASURES.items():
             values = [row[f"phi_{name}"] for row in mine if f"phi_{name}" in row]
-            line[heading] = interval_text(interval(values) if values else None, True)
+            line[heading] = interval_text(mean_interval(values) if values else None, True)
         table.append(line)
     print_table(f"{rows[0]['task']}: φ, trained by the objective alone", table, ("effective rank",))
     if not any("phi_denoising_id" in row for row in rows):

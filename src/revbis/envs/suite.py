@@ -91,7 +91,7 @@ class MujocoSimulation(Simulation, Protocol):
         """
 
 
-Score = Literal["return", "success"]
+Measure = Literal["return", "success"]
 
 
 class Maker(Protocol):
@@ -148,7 +148,7 @@ class Suite:
     check: Callable[[str], None] | None = None
     gymnasium_env: Callable[[str], Any] | None = None
     drawn_by_mujoco: bool = False
-    score: Score = "return"
+    score: Measure = "return"
     bounds: Callable[[str], tuple[float, float] | None] = _unknown_bounds
     presets: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
 

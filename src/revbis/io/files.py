@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 _BLOCK = 1 << 20
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
@@ -190,7 +190,6 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo]) -> None:
 
 
 Record = dict[str, Any]
-_SHOWN_LINES = 3
 
 
 class Lines(NamedTuple):
@@ -199,10 +198,12 @@ class Lines(NamedTuple):
     Attributes:
         records: Line number and content of each line that is a JSON object.
         malformed: Numbers of the lines that are not.
+        unreadable: Why the file cannot be read; empty if it can, or if there is none.
     """
 
     records: list[tuple[int, Record]]
     malformed: list[int]
+    unreadable: str = ""
 
 
 def line_of(record: Record) -> str:
@@ -216,20 +217,14 @@ def read_records(path: Path) -> list[Record]:
     return [record for _, record in read_lines(path).records]
 
 
-def read_lines(path: Path, problem: Callable[[str], None] = lambda _: None) -> Lines:
-    """The lines of a file by number; empty if there is no such file.
-
-    Args:
-        path: The file.
-        problem: Called with the lines that are no JSON objects, and if the file cannot be read.
-    """
+def read_lines(path: Path) -> Lines:
+    """The lines of a file by number; empty if there is no such file."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
         return Lines([], [])
     except OSError as reason:
-        problem(f"{path} cannot be read: {reason.strerror}")
-        return Lines([], [])
+        return Lines([], [], reason.strerror or "unknown")
     records, malformed = [], []
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), 1):
         record = record_of(line)
@@ -237,8 +232,6 @@ def read_lines(path: Path, problem: Callable[[str], None] = lambda _: None) -> L
             malformed.append(number)
         else:
             records.append((number, record))
-    if malformed:
-        problem(f"{path}: {named(malformed)} skipped: incomplete or not a JSON object")
     return Lines(records, malformed)
 
 
@@ -249,16 +242,6 @@ def record_of(line: str) -> Record | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def named(lines: Iterable[int]) -> str:
-    """Lines by their numbers, with a verb: `line 4 is`, `lines 4, 5, 6 and 9 more are`."""
-    numbers = list(lines)
-    if len(numbers) == 1:
-        return f"line {numbers[0]} is"
-    shown = ", ".join(map(str, numbers[:_SHOWN_LINES]))
-    more = len(numbers) - _SHOWN_LINES
-    return f"lines {shown} and {more} more are" if more > 0 else f"lines {shown} are"
 
 
 def _finite(value: object) -> Any:

@@ -7,7 +7,7 @@ import csv
 import io
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from revbis import __version__
 from revbis.io.files import atomic_write
+from revbis.io.statistics import Interval, mean_interval
 from revbis.representation.cells import Cell, read_cell, read_dots
 from revbis.representation.problems import SCENARIOS
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from revbis.representation.cells import Record
 
-_RESAMPLES = 10_000
-_ENDS = (0.025, 0.975)
 NONE = "–"
 
 # Columns of tables: heading, name of the measure, whether its interval is shown.
@@ -51,25 +50,6 @@ COLUMNS = (
 )
 
 
-class Interval(NamedTuple):
-    """A mean over seeds with its 95% bootstrap interval; the ends are NaN for a single seed."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """The mean, and the percentile bootstrap of it over seeds."""
-    array = np.asarray(values, dtype=np.float64)
-    if len(array) == 1:
-        return Interval(float(array[0]), np.nan, np.nan)
-    generator = np.random.default_rng(0)
-    means = array[generator.integers(len(array), size=(_RESAMPLES, len(array)))].mean(axis=1)
-    low, high = np.quantile(means, _ENDS)
-    return Interval(float(array.mean()), float(low), float(high))
-
-
 @dataclass(frozen=True)
 class Results:
     """Rows of finished cells.
@@ -82,7 +62,7 @@ class Results:
     rows: Sequence[Record]
     scenarios: Sequence[str]
 
-    def of(self, scenario: str, method: str, measure: str) -> Interval | None:
+    def of(self, scenario: str, method: str, measure: str) -> Interval[float] | None:
         """A measure over seeds; None where it has no meaning or no seed was finished."""
         values = [
             row[measure]
@@ -90,7 +70,7 @@ class Results:
             if (row["scenario"], row["method"]) == (scenario, method)
             and row.get(measure) is not None
         ]
-        return interval(values) if values else None
+        return mean_interval(values) if values else None
 
     @cached_property
     def methods(self) -> list[str]:
@@ -110,7 +90,7 @@ class Results:
             row = {"method": method}
             for scenario in self.scenarios:
                 parts = [self.of(scenario, method, f"{name}_spearman") for name in ("phi", "psi")]
-                row[scenario] = " / ".join(f"{each.mean:.2f}" for each in parts if each) or NONE
+                row[scenario] = " / ".join(f"{each.value:.2f}" for each in parts if each) or NONE
             table.append(row)
         return table
 
@@ -127,7 +107,7 @@ class Results:
 
     def _score(self, method: str) -> float:
         found = [self.of(scenario, method, "phi_spearman") for scenario in self.scenarios]
-        return float(np.mean([each.mean for each in found if each is not None]))
+        return float(np.mean([each.value for each in found if each is not None]))
 
 
 def write_csv(results: Results, path: Path) -> None:
@@ -145,13 +125,13 @@ def _number(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def interval_text(value: Interval | None, with_ends: bool) -> str:
+def interval_text(value: Interval[float] | None, with_ends: bool) -> str:
     """A mean with its interval, if that is wanted and known."""
     if value is None:
         return NONE
     if not with_ends or np.isnan(value.low):
-        return f"{value.mean:.2f}"
-    return f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
+        return f"{value.value:.2f}"
+    return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
 # Okabe and Ito's colours; φ and ψ differ in their marks, too.
@@ -273,7 +253,7 @@ def _draw_scenario(panel: Axes, results: Results, scenario: str) -> None:
             continue
         low, high = ([value[end] for value in values] for end in (1, 2))
         panel.hlines(places, low, high, color=colour, lw=2.2)
-        means = [value.mean for value in values]
+        means = [value.value for value in values]
         panel.plot(means, places, marker, color=colour, ms=6, mec="white", mew=0.6, label=label)
     panel.tick_params(axis="y", length=0)
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from revbis import __version__
-from revbis.analysis import compare, curves
 from revbis.analysis.page import sections
 from revbis.analysis.page.data import Trainings, page_data
-from revbis.analysis.page.sections import Media, paired_part, summary
-from revbis.analysis.scores import Study, as_study
+from revbis.analysis.page.sections import Media, paired_part, summary_rows
+from revbis.analysis.problems import failure_text
+from revbis.analysis.scores import Pooled, budget_notes, budgets, measure_of, pool_scores
+from revbis.analysis.study import Study, as_study
+from revbis.analysis.tables import gap_table, yardstick_table
 from revbis.io import schema
 from revbis.io.files import atomic_write, shown_path
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 10
 
 
-def write_report(
+def write_page(
     study: Study,
     folder: Path,
     media: Mapping[Path, Media] | None = None,
@@ -66,8 +68,8 @@ def write_report(
 
 def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> dict[str, Any]:
     """What the templates lay out."""
-    root, at = _root(study), compare.budgets(study)
-    malformed = [text for run in study.runs for text in trainings.of(run).malformed]
+    root, at, now = _root(study), budgets(study), datetime.now().astimezone()
+    unread = [each for run in study.runs for each in trainings.of(run).problems]
     episodes, skipped = sections.episodes(study, media)
     phases, timing = sections.timing(study, trainings)
     pool, not_pooled = _pooled(study)
@@ -79,13 +81,13 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "title": sections.title(study),
         "tiles": sections.tiles(study),
         "failing": sections.failing(study, root),
-        "messages": sections.messages(study, root, [*malformed, *skipped]),
+        "messages": sections.messages(study, root, [*unread, *skipped]),
         "alarms": sections.alarms(study),
-        "summary": summary(study, at),
-        "gaps": sections.gaps(study),
-        "yardsticks": sections.yardsticks(study),
-        "has_success": any(curves.measure(task) == "success" for task in study.tasks),
-        "budget_notes": compare.budget_notes(study, at),
+        "summary": summary_rows(study, at),
+        "gaps": sections.table_or_none(gap_table, study),
+        "yardsticks": sections.table_or_none(yardstick_table, study),
+        "has_success": any(measure_of(task) == "success" for task in study.tasks),
+        "budget_notes": [f"{note}." for note in budget_notes(study, at)],
         "pool": pool,
         "not_pooled": not_pooled,
         "statistics": sections.statistics(study) if pool else [],
@@ -99,18 +101,18 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "commands": sections.commands(study),
         "versions": sections.versions(study),
         "about": (
-            f"revbis {__version__} · made {_now():%Y-%m-%d %H:%M:%S} · runs in {shown_path(root)}"
+            f"revbis {__version__} · made {now:%Y-%m-%d %H:%M:%S} · runs in {shown_path(root)}"
         ),
         "data": page_data(study, trainings, at, pool),
     }
 
 
-def _pooled(study: Study) -> tuple[compare.Pooled | None, str]:
+def _pooled(study: Study) -> tuple[Pooled | None, str]:
     """Scores pooled over tasks, or why there are none; one run alone has no statistics."""
     if len(study.runs) == 1:
         return None, ""
     try:
-        return compare.pooled(study, "final"), ""
+        return pool_scores(study, "final"), ""
     except ValueError as problem:
         return None, str(problem)
 
@@ -127,7 +129,7 @@ def _templates() -> Environment:
     )
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     templates.globals |= {"file": _file, "counted": sections.counted}
-    templates.filters["duration"] = sections.duration
+    templates.filters |= {"duration": sections.duration, "failure_text": failure_text}
     return templates
 
 
@@ -140,8 +142,4 @@ def _root(study: Study) -> Path:
     return Path(os.path.commonpath([run.folder.parent for run in study.runs]))
 
 
-__all__ = ["Media", "Trainings", "write_report"]
-
-
-def _now() -> datetime:
-    return datetime.now().astimezone()
+__all__ = ["Media", "Trainings", "write_page"]

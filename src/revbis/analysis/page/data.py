@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from revbis.analysis import curves, stats
-from revbis.analysis.runs import count, number
-from revbis.io.files import Record, named, record_of
+from revbis.analysis import stats
+from revbis.analysis.problems import Kind, StudyProblem
+from revbis.analysis.runs import as_count, as_number
+from revbis.analysis.scores import group_scores, measure_of
+from revbis.envs.suite import Measure
+from revbis.io.files import Record, record_of
 from revbis.runs.folder import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from revbis.analysis.compare import Pooled
     from revbis.analysis.runs import Run
-    from revbis.analysis.scores import Group, Study
+    from revbis.analysis.scores import Pooled
+    from revbis.analysis.study import RunGroup, Study
 
 _POINTS = 200  # a curve is a few hundred pixels wide
 _PHASE = "seconds/"
@@ -28,7 +31,7 @@ _COUNTERS = frozenset(("frames", "agent_steps", "updates", "episodes", "seconds"
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSample:
     """The training of one run, at evenly spaced lines, the newest among them.
 
     Attributes:
@@ -37,7 +40,7 @@ class Training:
         hours: Time so far.
         values: Every other number by name; None where a line does not have it.
         phases: Seconds spent in each phase so far.
-        odd: What cannot be read in the file, in words.
+        problems: What cannot be read in the file.
     """
 
     frames: list[int] = field(default_factory=list)
@@ -45,7 +48,7 @@ class Training:
     hours: list[float | None] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
-    malformed: tuple[str, ...] = ()
+    problems: tuple[StudyProblem, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -67,26 +70,28 @@ class Trainings:
     """Reads the training of runs, and remembers it while the file stays the same."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[tuple[int, int], Training]] = {}
+        self._seen: dict[Path, tuple[tuple[int, int], TrainingSample]] = {}
 
-    def of(self, run: Run) -> Training:
+    def of(self, run: Run) -> TrainingSample:
         """The training of a run; empty if it has none yet."""
         path, known = run.folder / TRAINING, self._seen.get(run.folder)
         try:
             state = path.stat()
             stamp = (state.st_mtime_ns, state.st_size)
             if known is None or known[0] != stamp:
-                known = self._seen[run.folder] = (stamp, _read(path))
+                known = self._seen[run.folder] = (stamp, _read(run.folder))
         except FileNotFoundError:
-            return Training()
+            return TrainingSample()
         except OSError as reason:
-            return Training(malformed=(f"{path} cannot be read: {reason.strerror}",))
+            return TrainingSample(
+                problems=(_problem(Kind.BAD_RECORDS, run.folder, reason=reason.strerror),)
+            )
         return known[1]
 
 
 def rounded(value: object, digits: int = 5) -> float | None:
     """A finite number rounded to some significant digits, or None."""
-    known = number(value)
+    known = as_number(value)
     if known is None or not abs(known) <= _LARGEST:
         return None
     return float(f"{known:.{digits}g}")
@@ -94,16 +99,16 @@ def rounded(value: object, digits: int = 5) -> float | None:
 
 def hours(seconds: object) -> float | None:
     """A time in hours."""
-    known = number(seconds)
+    known = as_number(seconds)
     return None if known is None else rounded(known / 3600)
 
 
-def _read(path: Path) -> Training:
+def _read(folder: Path) -> TrainingSample:
     """A sample of the file's lines: parsing all lines of a sweep would take most of the time.
 
     The last line may be incomplete, as a run appends to it.
     """
-    lines = path.read_text(errors="replace").split("\n")
+    lines = (folder / TRAINING).read_text(errors="replace").split("\n")
     half = lines.pop()
     if record_of(half) is not None:
         lines.append(half)
@@ -113,19 +118,32 @@ def _read(path: Path) -> Training:
     records = []
     for i in reversed(good[::-step]):
         record = record_of(lines[i - 1])
-        if record is None or count(record.get("frames")) is None:
+        if record is None or as_count(record.get("frames")) is None:
             malformed.append(i)
         else:
             records.append(record)
-    problems = (
-        [f"{path}: {named(sorted(malformed))} skipped: not a training record"] if malformed else []
-    )
-    return _summarise(records, path, problems)
+    problems = []
+    if malformed:
+        details = {"lines": sorted(malformed), "record": "training record"}
+        problems.append(_problem(Kind.INVALID_LINES, folder, **details))
+    not_numbers = {
+        name
+        for record in records
+        for name, value in record.items()
+        if value is not None and as_number(value) is None
+    }
+    if not_numbers:
+        problems.append(_problem(Kind.NOT_NUMBERS, folder, names=sorted(not_numbers)))
+    return _summarise(records, tuple(problems))
 
 
-def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Training:
+def _problem(kind: Kind, folder: Path, **details: Any) -> StudyProblem:
+    return StudyProblem(kind, folder, {"file": TRAINING, **details})
+
+
+def _summarise(lines: Sequence[Record], problems: tuple[StudyProblem, ...]) -> TrainingSample:
     if not lines:
-        return Training(malformed=tuple(problems))
+        return TrainingSample(problems=problems)
     names = dict.fromkeys(
         name
         for line in lines
@@ -138,25 +156,16 @@ def _summarise(lines: Sequence[Record], path: Path, problems: list[str]) -> Trai
         for name, value in lines[-1].items()
         if name.startswith(_PHASE) and (spent := rounded(value)) is not None and spent >= 0
     }
-    malformed = sorted({name for line in lines for name in _malformed(line)})
-    if malformed:
-        text = f"{path}: values that are not numbers are skipped: {', '.join(malformed)}"
-        problems = [*problems, text]
-    return Training(
-        frames=[count(line["frames"]) or 0 for line in lines],
-        updates=[count(line.get("updates")) or 0 for line in lines],
+    return TrainingSample(
+        frames=[as_count(line["frames"]) or 0 for line in lines],
+        updates=[as_count(line.get("updates")) or 0 for line in lines],
         hours=[hours(line.get("seconds")) for line in lines],
         values={
             name: series for name, series in values.items() if any(v is not None for v in series)
         },
         phases=phases,
-        malformed=tuple(problems),
+        problems=problems,
     )
-
-
-def _malformed(line: Record) -> list[str]:
-    """Names of values that are neither numbers nor null."""
-    return [name for name, value in line.items() if value is not None and number(value) is None]
 
 
 RunState = Literal["finished", "unfinished", "stalled", "failed"]
@@ -185,7 +194,7 @@ def page_data(
     return {
         "labels": study.labels,
         "tasks": study.tasks,
-        "measures": [curves.measure(task) for task in study.tasks],
+        "measures": [measure_of(task) for task in study.tasks],
         "groups": [
             {
                 "label": study.labels.index(group.label),
@@ -225,16 +234,16 @@ def _profiles(study: Study, pool: Pooled) -> list[dict[str, Any]]:
     return profiles
 
 
-def _bests(group: Group, budget: int) -> dict[str, list[float | None]]:
+def _bests(group: RunGroup, budget: int) -> dict[str, list[float | None]]:
     """The seeds' best scores within the budget, in each measure."""
     bests = {}
-    for of in get_args(curves.Measure):
-        scores = curves.group_scores(group, "best", budget, of)
+    for of in get_args(Measure):
+        scores = group_scores(group, "best", budget, of)
         bests[of] = [] if scores is None else [rounded(value) for value in scores.values.tolist()]
     return bests
 
 
-def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any]:
+def _run(run: Run, training: TrainingSample, alone: bool, every: int) -> dict[str, Any]:
     evaluations = run.evaluations
     shares = [rounded(one.success) for one in evaluations]
     names = dict.fromkeys(name for one in evaluations for name in one.status)
@@ -258,7 +267,7 @@ def _run(run: Run, training: Training, alone: bool, every: int) -> dict[str, Any
     return values
 
 
-def _thinned(training: Training, alone: bool, every: int) -> dict[str, Any]:
+def _thinned(training: TrainingSample, alone: bool, every: int) -> dict[str, Any]:
     """One x for all metrics of a run, and every n-th point, the newest among them."""
     step = max(1, min(every, len(training.frames) // _FEWEST))
     first = (len(training.frames) - 1) % step

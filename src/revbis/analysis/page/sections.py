@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from revbis.analysis import curves, stats, tables
+from revbis.analysis import stats, tables
 from revbis.analysis.differences import difference_table, differences
-from revbis.analysis.runs import RaisedAlarm, Run, failure_text, printable
-from revbis.analysis.scores import Group, Study
-from revbis.analysis.tables import FIRST, gap_table, yardstick_table
+from revbis.analysis.problems import LEFT_OUT, Kind, StudyProblem
+from revbis.analysis.scores import group_scores, measure_of
+from revbis.analysis.study import RunGroup, Study
+from revbis.analysis.tables import FIRST
 from revbis.io.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from revbis.analysis.page.data import Training, Trainings
+    from revbis.analysis.page.data import Trainings, TrainingSample
+    from revbis.analysis.runs import Failures, RaisedAlarm, Run
     from revbis.analysis.tables import Table
 
 _NAME = "differences"
@@ -61,21 +63,21 @@ def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
     Raises:
         ValueError: If the baseline is not in the study.
     """
-    found = differences(study, baseline)
+    compared = differences(study, baseline)
     try:
-        table = difference_table(found)
+        table = difference_table(compared)
     except ValueError as problem:
         return PairedPart(baseline, str(problem))
     from revbis.analysis import figures
 
-    png, *_ = figures.save(figures.forest(study, found), folder, _NAME)
+    png, *_ = figures.save(figures.forest(study, compared), folder, _NAME)
     atomic_write(folder / f"{_NAME}.csv", table.csv().encode())
     rows = [
         Row(
             " ".join(str(study.labels.index(label)) for label in (row.label, baseline)),
             None if row.task is None else study.tasks.index(row.task),
         )
-        for row in found.rows
+        for row in compared.rows
     ]
     picture = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
     return PairedPart(baseline, "", table, rows, picture)
@@ -95,7 +97,7 @@ class SummaryRow(NamedTuple):
     `final_return` is the return of a group that is not scored by it.
     """
 
-    group: Group
+    group: RunGroup
     final: Shown
     best: Shown
     final_return: Shown
@@ -104,7 +106,7 @@ class SummaryRow(NamedTuple):
     hours: float
 
 
-def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
+def summary_rows(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
     """A row for each group.
 
     Args:
@@ -130,7 +132,7 @@ def summary(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
     return rows
 
 
-def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str, str]:
+def _reached(group: RunGroup, score: tables.MeasuredScore | None, budget: int) -> tuple[str, str]:
     """The number of seeds of a score, and its frame."""
     if score is None:
         return f"0 of {len(group.runs)}", "–"
@@ -141,32 +143,32 @@ def _reached(group: Group, score: tables.Score | None, budget: int) -> tuple[str
     )
 
 
-def _score(score: tables.Score | None, task: str) -> Shown:
+def _score(score: tables.MeasuredScore | None, task: str) -> Shown:
     if score is None:
         return Shown()
-    mean, _, spread = score.cell.text.partition(" ± ")
-    percent = "%" if curves.measure(task) == "success" else ""
-    return Shown(mean + percent, spread and spread + percent, score.cell.rank == FIRST)
+    mean, spread = tables.summary_parts(score.summary, score.digits)
+    percent = "%" if measure_of(task) == "success" else ""
+    return Shown(mean + percent, spread and spread + percent, score.rank == FIRST)
 
 
-def _return(group: Group, budget: int) -> Shown:
+def _return(group: RunGroup, budget: int) -> Shown:
     """The return of a group that is not scored by it."""
-    if curves.measure(group.task) == "return":
+    if measure_of(group.task) == "return":
         return Shown("")
-    returns = curves.group_scores(group, "final", budget, "return")
+    returns = group_scores(group, "final", budget, "return")
     if returns is None:
         return Shown()
-    mean, deviation, _, n = stats.summary(returns.values)
+    mean, deviation, _, n = stats.summarise(returns.values)
     return Shown(f"{mean:.0f}", f"{deviation:.0f}" if n > 1 else "")
 
 
 _ELSEWHERE = ("task", "method", "seed", "out")  # on the page
 
 
-Difference = tuple[Group, str, tuple[str, ...]]
+Differing = tuple[RunGroup, str, tuple[str, ...]]
 
 
-def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]:
+def settings(study: Study) -> tuple[dict[str, str], list[str], list[Differing]]:
     """Settings that all runs have in common, the names of the others, and these by group.
 
     A group has a row for each set of values that some of its seeds have.
@@ -176,7 +178,7 @@ def settings(study: Study) -> tuple[dict[str, str], list[str], list[Difference]]
     seen = {name: {each.get(name, "–") for each in values.values()} for name in names}
     common = {name: next(iter(seen[name])) for name in names if len(seen[name]) == 1}
     differing = [name for name in names if len(seen[name]) > 1]
-    rows: list[Difference] = []
+    rows: list[Differing] = []
     for group in study.groups if differing else ():
         seeds: dict[tuple[str, ...], list[int]] = {}
         for run in group.runs:
@@ -264,23 +266,23 @@ def tiles(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def failing(study: Study, root: Path) -> list[tuple[str, str]]:
-    """Runs that have failed and are not finished: the folder below the root, and the reason."""
+def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:
+    """Runs that have failed and are not finished, by their folder below the root."""
     return [
-        (str(one.folder).removeprefix(f"{root}/"), failure_text(one.failures))
-        for one in study.failing
+        (str(each.run).removeprefix(f"{root}/"), each.details["failures"])
+        for each in study.problems
+        if each.kind is Kind.FAILED
     ]
 
 
-def messages(study: Study, root: Path, more: Sequence[str]) -> list[str]:
+def messages(study: Study, root: Path, more: Sequence[StudyProblem]) -> list[str]:
     """Problems of the study, missing runs first; failed runs have a list of their own."""
-    apart = {printable(f"{f.folder} is {failure_text(f.failures)}") for f in study.failing}
-    texts = [problem for problem in (*study.problems, *more) if problem not in apart]
-    texts = [problem.replace(f"{root}/", "") for problem in texts]
-    return sorted(texts, key=lambda problem: " is left out: " not in problem)
+    shown = [each for each in (*study.problems, *more) if each.kind is not Kind.FAILED]
+    shown.sort(key=lambda problem: problem.kind not in LEFT_OUT)
+    return [str(problem).replace(f"{root}/", "") for problem in shown]
 
 
-def alarms(study: Study) -> list[tuple[Group, str, RaisedAlarm]]:
+def alarms(study: Study) -> list[tuple[RunGroup, str, RaisedAlarm]]:
     """Every alarm with the group and the name of the run that raised it."""
     return [
         (group, _name(group, run), alarm) for group, run in _runs(study) for alarm in run.alarms
@@ -303,25 +305,17 @@ def statistics(study: Study) -> list[tuple[Table, list[str]]]:
     return shown
 
 
-def gaps(study: Study) -> Table | None:
-    """The table of generalisation gaps; None if no run was evaluated on training variants too."""
+def table_or_none(make: Callable[[Study], Table], study: Study) -> Table | None:
+    """The table; None if no run has what it shows."""
     try:
-        return gap_table(study)
-    except ValueError:
-        return None
-
-
-def yardsticks(study: Study) -> Table | None:
-    """The table of yardsticks; None if they were measured of no run."""
-    try:
-        return yardstick_table(study)
+        return make(study)
     except ValueError:
         return None
 
 
 def timing(
     study: Study, trainings: Trainings
-) -> tuple[list[str], list[tuple[Group, Run, Training]]]:
+) -> tuple[list[str], list[tuple[RunGroup, Run, TrainingSample]]]:
     """The names of all phases, and the runs whose time is known."""
     timed = [
         (group, run, training)
@@ -334,7 +328,7 @@ def timing(
 
 def episodes(
     study: Study, media: Mapping[Path, Media]
-) -> tuple[list[tuple[Group, str, dict[str, str]]], list[str]]:
+) -> tuple[list[tuple[RunGroup, str, dict[str, str]]], list[StudyProblem]]:
     """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
     shown, skipped, room = [], [], _ROOM
     for group, run in _runs(study):
@@ -345,7 +339,8 @@ def episodes(
                 continue
             size = path.stat().st_size * 4 // 3
             if size > room:
-                skipped.append(f"{name}: {path.name} is left out, the page would be too large")
+                about = {"name": name, "file": path.name}
+                skipped.append(StudyProblem(Kind.NO_ROOM, run.folder, about))
                 continue
             room -= size
             urls[kind] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
@@ -366,11 +361,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def _runs(study: Study) -> list[tuple[Group, Run]]:
+def _runs(study: Study) -> list[tuple[RunGroup, Run]]:
     return [(group, run) for group in study.groups for run in group.runs]
 
 
-def _name(group: Group, run: Run) -> str:
+def _name(group: RunGroup, run: Run) -> str:
     return f"{group.task} · {group.label} · seed {run.config.seed}"
 
 

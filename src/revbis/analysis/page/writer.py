@@ -12,11 +12,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.analysis import curves
-from revbis.analysis.page import Trainings, write_report
+from revbis.analysis.page import Trainings, write_page
 from revbis.analysis.page.sections import Media
+from revbis.analysis.problems import Kind, StudyProblem
 from revbis.analysis.runs import run_folders
-from revbis.analysis.scores import Study, read_study
+from revbis.analysis.scores import curve
+from revbis.analysis.study import Study, read_study
 from revbis.io import schema
 from revbis.io.files import atomic_path
 from revbis.runs.folder import (
@@ -34,7 +35,7 @@ from revbis.runs.folder import (
 
 if TYPE_CHECKING:
     from revbis.analysis.runs import Run
-    from revbis.analysis.scores import Group
+    from revbis.analysis.study import RunGroup
     from revbis.runs.config import Config
 
 _LOG = logging.getLogger("revbis")
@@ -82,9 +83,9 @@ class MediaMaker:
         )
 
 
-def best_run(group: Group) -> Run:
+def best_run(group: RunGroup) -> Run:
     """The run of a group with the best evaluation."""
-    return max(group.runs, key=lambda run: max(curves.curve(run).scores, default=-math.inf))
+    return max(group.runs, key=lambda run: max(curve(run).scores, default=-math.inf))
 
 
 def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None:
@@ -188,7 +189,7 @@ class PageWriter:
             schema.choice(self._baseline, study.labels, "--baseline")
         self._warn(study.problems)
         media = self._make_media(study)
-        return write_report(
+        return write_page(
             study,
             self.folder,
             media,
@@ -211,12 +212,12 @@ class PageWriter:
                 advance(text)
         return media
 
-    def _warn(self, problems: Sequence[str]) -> None:
-        new = [problem for problem in problems if problem not in self._warned]
+    def _warn(self, problems: Sequence[StudyProblem]) -> None:
         if self._live:  # unfinished runs are the reason to watch
-            new = [problem for problem in new if " is not finished: " not in problem]
-        for problem in new[:_WARNINGS]:
-            _LOG.warning("%s", problem)
+            problems = [problem for problem in problems if problem.kind is not Kind.UNFINISHED]
+        new = [text for text in map(str, problems) if text not in self._warned]
+        for text in new[:_WARNINGS]:
+            _LOG.warning("%s", text)
         if len(new) > _WARNINGS:
             _LOG.warning("and %d more: the page lists all of them", len(new) - _WARNINGS)
         self._warned.update(new)
@@ -230,22 +231,23 @@ def watch(writer: PageWriter, show: Callable[[str], None]) -> None:
         show: Called with the page's path, or what is waited for, whenever that changes.
     """
     before: dict[Path, tuple[int, int]] | None = None
-    shown = ""
+    shown, page = "", None
     try:
         while True:
             start, now = time.monotonic(), _stamps(writer.runs)
             if now != before:
                 before = now
                 try:
-                    text = f"open {writer.write()}"
+                    page = writer.write()
+                    text = f"open {page}"
                 except (ValueError, OSError) as problem:
-                    text = f"waiting: {problem}"
+                    page, text = None, f"waiting: {problem}"
                 if text != shown:
                     show(text)
                     shown = text
             time.sleep(max(_PAUSE_SECONDS, _SHARE * (time.monotonic() - start)))
     except KeyboardInterrupt:
-        if shown.startswith("open "):
+        if page is not None:
             show(f"\nopen {writer.write(last=True)}")
 
 

@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from PIL import Image
 from tests.analysis.browser import CHROMIUM, DRIVER, MISSING, Browser, choose, click, series, until
-from tests.analysis.fake_study import fake_run, large_study
+from tests.analysis.fake_study import fake_run, large_study, rewrite
 
-from revbis.analysis.page import Media, write_report
-from revbis.analysis.scores import read_study
+from revbis.analysis.page import Media, write_page
+from revbis.analysis.study import read_study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
-
 ODD = "<script>alert(1)</script>"
+_FAILED = {"frames": 40_000, "name": "non_finite", "text": "critic_loss is not finite"}
+PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alarms=[_FAILED] if (m, seed) == (1, 1) else (),
                 threads=1 + m,
             )
-    return write_report(read_study([folder]), folder / "page")
+    return write_page(read_study([folder]), folder / "page")
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     large_study(folder / "runs")
-    return write_report(read_study([folder / "runs"]), folder / "page")
-
-
-_FAILED = {"frames": 40_000, "name": "non_finite", "text": "critic_loss is not finite"}
+    return write_page(read_study([folder / "runs"]), folder / "page")
 
 
 def ink(chromium: Browser, selector: str, path: Path) -> set[tuple[int, ...]]:
@@ -221,9 +219,6 @@ def tips(chromium: Browser, chart: str) -> list[list[float]]:
     return boxes
 
 
-PHONE = {"width": 390, "height": 844}
-
-
 def test_tooltips_stay_on_a_phone_s_screen(page: Path, chromium: Browser) -> None:
     chromium.open(page, **PHONE)
     for chart in ("curves-0", "c-0", "training-objective/effective_rank-0"):
@@ -319,7 +314,7 @@ def test_ablations_compare_a_family(page: Path, chromium: Browser) -> None:
 
 
 def test_a_watched_page_reloads_itself(page: Path, chromium: Browser, tmp_path: Path) -> None:
-    watched = write_report(read_study([page.parent.parent]), tmp_path, refresh=True)
+    watched = write_page(read_study([page.parent.parent]), tmp_path, refresh=True)
     text = watched.read_text()
     assert ' data-refresh="10"' in text
     watched.write_text(text.replace(' data-refresh="10"', ' data-refresh="1"'))
@@ -358,7 +353,7 @@ def test_odd_names_are_only_names(chromium: Browser, tmp_path: Path) -> None:
     for seed in (1, 2):
         fake_run(tmp_path, task=ODD, seed=seed)
         fake_run(tmp_path, task='dmc:"quoted" & </style>', seed=seed)
-    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
     chromium.run("revbis.drawAll()")  # an alert would stop this
     assert chromium.errors() == []
     titles = chromium.run("return [...document.querySelectorAll('h3')].map((h) => h.textContent)")
@@ -373,7 +368,7 @@ def test_one_run_has_its_episodes(chromium: Browser, tmp_path: Path) -> None:
     picture = tmp_path / "n.png"
     Image.new("RGB", (40, 30), "red").save(picture)
     media = {folder.resolve(): Media(None, picture)}
-    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page", media))
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page", media))
     assert chromium.errors() == []
     size = "const i = document.querySelector('#episodes img'); return [i.naturalWidth, i.complete]"
     assert chromium.run(size) == [40, True]
@@ -386,7 +381,7 @@ def test_one_run_has_its_episodes(chromium: Browser, tmp_path: Path) -> None:
 def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Path) -> None:
     fake_run(tmp_path, returns=[], lines=0)
     fake_run(tmp_path, seed=2, returns=[5.0], lines=1)
-    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
     chromium.run("revbis.drawAll()")
     assert chromium.errors() == []
     assert series(chromium, "curves-0")["simsr-rev"] == [5.0]
@@ -395,7 +390,7 @@ def test_a_run_without_evaluations_is_a_page_too(chromium: Browser, tmp_path: Pa
 def test_a_task_without_evaluations_has_no_axes(chromium: Browser, tmp_path: Path) -> None:
     fake_run(tmp_path, "dmc:walker_run", returns=[])
     fake_run(tmp_path, "dmc:cheetah_run")
-    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"))
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
     chromium.run("revbis.drawAll()")
     figures = "return [...document.querySelectorAll('#seeds figure')].map((f) => f.innerText)"
     known, unknown = chromium.run(figures)
@@ -406,7 +401,7 @@ def test_a_task_without_evaluations_has_no_axes(chromium: Browser, tmp_path: Pat
 def test_scores_are_in_view_on_a_phone_beside_long_names(chromium: Browser, tmp_path: Path) -> None:
     for seed, steps in enumerate((50, 100)):
         fake_run(tmp_path / str(seed), explore_steps=steps, update_every=1 + seed)
-    chromium.open(write_report(read_study([tmp_path]), tmp_path / "page"), **PHONE)
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"), **PHONE)
     cells = chromium.run(
         "return [...document.querySelectorAll('.results tbody tr')].map((row) => "
         "[row.cells[1].innerText, row.cells[2].getBoundingClientRect().right])"
@@ -438,3 +433,42 @@ def test_150_runs_draw_what_is_seen(large: Path, chromium: Browser) -> None:
     assert chromium.run("return Object.keys(revbis.charts).length") == 2 * 6 + 3 + 1
     assert chromium.errors() == []
     assert chromium.requests() == [large.resolve().as_uri()]
+
+
+def test_charts_of_what_agents_report(chromium: Browser, tmp_path: Path) -> None:
+    new = fake_run(tmp_path, method="drqv2")
+    more = {"kl": 2.0, "constructor": 4.0, "__proto__": 8.0}
+    rewrite(new / "train.jsonl", lambda line: line | more)
+    rewrite(new / "eval.jsonl", lambda line: line | {"status": {"c": 0.25, "toString": 3}})
+    fake_run(tmp_path, method="simsr")
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
+    assert series(chromium, "c-0")["drqv2 · seed 1"] == [0.25] * 5
+    folded = "return [...document.querySelectorAll('#training summary')].map((s) => s.textContent)"
+    assert chromium.run(folded) == ["dmc:cartpole_balance", "4 more metrics"]
+    assert not chromium.run("return 'training-kl-0' in revbis.charts")
+    chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    for name, value in [("kl", 2.0), ("constructor", 4.0), ("__proto__", 8.0), ("toString", 3.0)]:
+        drawn = series(chromium, f"training-{name}-0")
+        assert set(drawn["drqv2 · seed 1"]) == {value} and "simsr · seed 1" not in drawn
+    assert set(series(chromium, "training-objective/effective_rank-0")) == {"", "simsr · seed 1"}
+    assert chromium.errors() == []
+
+
+def test_statistics_follow_the_methods_that_are_shown(chromium: Browser, tmp_path: Path) -> None:
+    for m, method in enumerate(("drqv2", "mico", "simsr")):
+        for seed in (1, 2):
+            fake_run(tmp_path, method=method, seed=seed, returns=[0.0, 100.0 * (m + 1) + seed])
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
+    rows = (
+        "return [...document.querySelectorAll('#statistics tbody tr:not([hidden])')]"
+        ".map((row) => row.cells[0].textContent)"
+    )
+    pairs = ["simsr vs mico", "simsr vs drqv2", "mico vs drqv2"]
+    assert chromium.run(rows) == ["drqv2", "mico", "simsr", *pairs]
+    profiles = series(chromium, "profiles")
+    assert set(profiles) == {"", "drqv2", "mico", "simsr"}
+    assert profiles["drqv2"][:10] == [1.0] * 10 and profiles["drqv2"][11:] == [0.0] * 90
+    click(chromium, "labels-1")  # mico
+    assert chromium.run(rows) == ["drqv2", "simsr", "simsr vs drqv2"]
+    assert set(series(chromium, "profiles")) == {"", "drqv2", "simsr"}
+    assert chromium.errors() == []
