@@ -1,4 +1,4 @@
-"""`revbis isolate`, as typed, and what trains the encoders."""
+"""`revbis offline`, as typed, and what trains the encoders."""
 
 import csv
 import inspect
@@ -18,8 +18,8 @@ from revbis.envs import make_env
 from revbis.representation import offline
 from revbis.representation.measures import rank_correlation
 from revbis.representation.offline import (
-    Isolated,
-    IsolatedSettings,
+    OfflineSettings,
+    OfflineTraining,
     Source,
     plan,
     read_cell,
@@ -34,7 +34,7 @@ from revbis.runs.trainer import make_replay
 from revbis.sweep.plan import memory_bytes
 
 torch.set_num_threads(1)
-TINY = IsolatedSettings(steps=3, episodes=2)
+TINY = OfflineSettings(steps=3, episodes=2)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def quiet(text: str, done: float) -> None:
 
 def words(run: Config, *more: str) -> list[str]:
     always = ["--steps", "3", "--episodes", "2", "--workers", "1"]
-    return ["isolate", "--replay", str(run.directory), *always, *more]
+    return ["offline", "--replay", str(run.directory), *always, *more]
 
 
 def test_a_table_a_csv_and_cells_that_are_kept(
@@ -68,9 +68,9 @@ def test_a_table_a_csv_and_cells_that_are_kept(
     main(words(run, "--methods", *names))
     printed = capsys.readouterr().out
     assert "tests.runs:Walk: φ, trained by the objective alone" in printed
-    assert "state R²" in printed and "written to revbis-isolate/: isolate (.csv, .png" in printed
-    assert Path("revbis-isolate/isolate.png").read_bytes().startswith(b"\x89PNG")
-    with Path("revbis-isolate/isolate.csv").open(newline="") as file:
+    assert "state R²" in printed and "written to revbis-offline/: offline (.csv, .png" in printed
+    assert Path("revbis-offline/offline.png").read_bytes().startswith(b"\x89PNG")
+    with Path("revbis-offline/offline.csv").open(newline="") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     assert list(rows) == names
     for row in rows.values():
@@ -95,13 +95,13 @@ def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
     before = {path: path.read_bytes() for path in run.directory.rglob("*") if path.is_file()}
     source = Source(run.directory)
-    isolated = Isolated(source, "simsr", 0)
-    start = {k: v.clone() for k, v in isolated._parts.encoder.state_dict().items()}
-    actor = isolated._parts.policy.state_dict()["layers.0.weight"].clone()
-    isolated.run(3, lambda _: None)
-    moved = isolated._parts.encoder.state_dict()
+    training = OfflineTraining(source, "simsr", 0)
+    start = {k: v.clone() for k, v in training._parts.encoder.state_dict().items()}
+    actor = training._parts.policy.state_dict()["layers.0.weight"].clone()
+    training.run(3, lambda _: None)
+    moved = training._parts.encoder.state_dict()
     assert all(not torch.equal(moved[name], value) for name, value in start.items())
-    assert torch.equal(isolated._parts.policy.state_dict()["layers.0.weight"], actor)
+    assert torch.equal(training._parts.policy.state_dict()["layers.0.weight"], actor)
     assert before == {p: p.read_bytes() for p in run.directory.rglob("*") if p.is_file()}
 
 
@@ -129,17 +129,17 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
         error = fails(capsys, *given)
         assert text in error and len(error.splitlines()) == 1
 
-    refused("none does not exist", "isolate", "--replay", "none")
+    refused("none does not exist", "offline", "--replay", "none")
     refused("--methods must be one of", *words(run, "--methods", "drqv2"))
     refused("--objective must be package.module:factory", *words(run, "--objective", "simsr"))
     refused("--steps must be at least 1", *words(run, "--steps", "0"))
     refused("--episodes must be at least 2", *words(run, "--episodes", "1"))
     shutil.copytree(run.directory, here / "bare")
     shutil.rmtree(here / "bare" / "checkpoints" / "replay")
-    refused("is missing or truncated", "isolate", "--replay", "bare", "--methods", "simsr")
+    refused("is missing or truncated", "offline", "--replay", "bare", "--methods", "simsr")
     shutil.rmtree(here / "bare" / "checkpoints")
-    refused("bare has no checkpoint yet", "isolate", "--replay", "bare", "--methods", "simsr")
-    assert not (here / "revbis-isolate").exists()
+    refused("bare has no checkpoint yet", "offline", "--replay", "bare", "--methods", "simsr")
+    assert not (here / "revbis-offline").exists()
 
 
 def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None:
@@ -153,9 +153,9 @@ def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None
 def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatch) -> None:
     source = Source(run.directory)
     monkeypatch.setattr(source, "_agent", object())
-    Isolated(source, "simsr", 0)
+    OfflineTraining(source, "simsr", 0)
     with pytest.raises(ValueError, match="simsr-rev-full needs actions of the run's policy"):
-        Isolated(source, "simsr-rev-full", 0)
+        OfflineTraining(source, "simsr-rev-full", 0)
 
 
 def test_without_names_what_the_run_cannot_train_is_left_out(
@@ -201,7 +201,15 @@ def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
     files: list[Path] = []
     monkeypatch.setattr("revbis.representation.offline.code_checksum", files.extend)
     offline._code.__wrapped__()
-    deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, yardstick_seeds)
+    deciding = (
+        Pool,
+        OfflineTraining,
+        DrQV2,
+        make_env,
+        make_replay,
+        rank_correlation,
+        yardstick_seeds,
+    )
     assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
 
 
@@ -214,5 +222,5 @@ def test_as_many_processes_as_fit_into_memory(
     monkeypatch.setattr("revbis.representation.workers.usable_cores", lambda: 3)
     asked = []
     monkeypatch.setattr("revbis.cli.offline._run", lambda *args: asked.append(args[2]))
-    main(["isolate", "--replay", str(run.directory), "--methods", "simsr"])
+    main(["offline", "--replay", str(run.directory), "--methods", "simsr"])
     assert asked == [expected]

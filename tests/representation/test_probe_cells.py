@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from revbis.representation.cells import Cell, plan, read_cell, read_dots, run_cell, run_cells
-from revbis.representation.exactness import ProbeSettings
+from revbis.representation.exactness import ExactnessSettings
 
 torch.set_num_threads(1)
 OWN = "tests.objectives.own_objectives"
-TINY = ProbeSettings(steps=2, batch=16, transitions=200)
+TINY = ExactnessSettings(steps=2, batch=16, transitions=200)
 CELL = Cell("rooms", "simsr-rev", 0, 5, TINY)
 
 
@@ -132,7 +132,7 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
 def test_workers_end_with_the_command(number: int, tmp_path: Path) -> None:
     words = ["--methods", "simsr", "simsr-rev", "--scenarios", "rooms", "--size", "5"]
     words += ["--steps", "1000000", "--seeds", "1", "--workers", "2", "--out", str(tmp_path)]
-    start = [sys.executable, "-m", "revbis", "probe", *words]
+    start = [sys.executable, "-m", "revbis", "exactness", *words]
     with subprocess.Popen(start, stderr=subprocess.PIPE, text=True) as command:
         children = until(lambda: workers_of(command.pid))
         command.send_signal(number)

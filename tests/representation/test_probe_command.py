@@ -1,4 +1,4 @@
-"""`revbis probe`: tables, files and mistakes."""
+"""`revbis exactness`: tables, files and mistakes."""
 
 import csv
 import re
@@ -24,14 +24,14 @@ def test_the_legend_has_what_the_picture_has(measures: tuple[str, ...]) -> None:
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
-    with open(folder / "probe.csv") as file:
+    with open(folder / "exactness.csv") as file:
         return list(csv.DictReader(file))
 
 
 def test_the_command_writes_table_records_pictures_and_page(tmp_path: Path, capsys) -> None:
     scenarios = ["rooms-off-policy", "rooms-noisy", "garnet"]
     words = ["--methods", "simsr", "mico-rev", "--scenarios", *scenarios, "--seeds", "2"]
-    main(["probe", *words, *SMALL, "--out", str(tmp_path)])
+    main(["exactness", *words, *SMALL, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     assert "four rooms, noise in every pixel, uniform policy" in printed
     assert "ρ of φ with U / of ψ with G" in printed
@@ -42,7 +42,7 @@ def test_the_command_writes_table_records_pictures_and_page(tmp_path: Path, caps
     behaviour = [bool(by_scenario[name]["phi_behaviour_spearman"]) for name in scenarios]
     assert behaviour == [True, False, False]
     assert {row["claims"] for row in rows} == {"behaviour"}
-    for name in ("probe.png", "distances.png"):
+    for name in ("exactness.png", "distances.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 2
@@ -51,30 +51,30 @@ def test_the_command_writes_table_records_pictures_and_page(tmp_path: Path, caps
 
 
 def test_finished_cells_are_reused(tmp_path: Path, capsys, monkeypatch) -> None:
-    words = ["probe", "--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
+    words = ["exactness", "--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
     main([*words, "--methods", "simsr"])
-    first = (tmp_path / "probe.csv").read_bytes()
+    first = (tmp_path / "exactness.csv").read_bytes()
     main([*words, "--methods", "simsr", "energy"])
     assert "1 of 2 cells are there already" in capsys.readouterr().out
     assert [row["method"] for row in rows_of(tmp_path)] == ["energy", "simsr"]
     monkeypatch.setattr("revbis.representation.cells.run_cells", None)  # nothing is run
     main([*words, "--methods", "simsr"])
-    assert (tmp_path / "probe.csv").read_bytes() == first
+    assert (tmp_path / "exactness.csv").read_bytes() == first
 
 
 def test_quick_is_one_seed_of_two_scenarios(tmp_path: Path) -> None:
-    main(["probe", "--quick", "--methods", "simsr", *SMALL, "--out", str(tmp_path)])
+    main(["exactness", "--quick", "--methods", "simsr", *SMALL, "--out", str(tmp_path)])
     cells = [(row["scenario"], row["seed"]) for row in rows_of(tmp_path)]
     assert cells == [("rooms", "0"), ("rooms-off-policy", "0")]
 
 
 def test_the_command_takes_an_own_objective(tmp_path: Path, capsys) -> None:
     words = ["--objective", f"{OWN}:make", "--scenarios", "rooms", "--seeds", "1", *SMALL]
-    main(["probe", *words, "--out", str(tmp_path)])
+    main(["exactness", *words, "--out", str(tmp_path)])
     assert "own_objectives:make" in capsys.readouterr().out
     (row,) = rows_of(tmp_path)
     assert (row["method"], row["metric"], row["claims"]) == (f"{OWN}:make", "revised", "behaviour")
-    main(["probe", "--methods", "simsr", *words, "--out", str(tmp_path)])
+    main(["exactness", "--methods", "simsr", *words, "--out", str(tmp_path)])
     assert [row["method"] for row in rows_of(tmp_path)] == ["simsr", f"{OWN}:make"]
 
 
@@ -93,7 +93,7 @@ def test_an_own_objective_that_does_not_work_is_refused_first(
     out = tmp_path / "out"
     words = ["--methods", "simsr", "--objective", f"{OWN}:{factory}", "--out", str(out)]
     with pytest.raises(SystemExit) as stop:
-        main(["probe", *words])
+        main(["exactness", *words])
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2 and not out.exists()
     assert error.startswith(f"revbis: error: {OWN}:{factory}") and message in error
@@ -124,7 +124,7 @@ def test_mistakes_get_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
-        main(["probe", *words])
+        main(["exactness", *words])
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2
     assert re.search(message, error) and len(error.splitlines()) == 1
@@ -138,7 +138,7 @@ def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> Non
     monkeypatch.setattr("revbis.representation.cells.measure", diverge)
     words = ["--methods", "mico", "--scenarios", "rooms", *SMALL, "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
-        main(["probe", *words])
+        main(["exactness", *words])
     assert stop.value.code == 2
     assert "error: mico on rooms, seed 0: z has 3 non-finite values" in capsys.readouterr().err
 
@@ -155,7 +155,7 @@ def test_divergence_of_one_method_is_a_warning(capsys, tmp_path, monkeypatch) ->
 
     monkeypatch.setattr(cells, "measure", diverge)
     words = ["--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
-    main(["probe", "--methods", "mico", "simsr", *words])
+    main(["exactness", "--methods", "mico", "simsr", *words])
     assert "warning: no result: mico on rooms, seed 0: z has 3" in capsys.readouterr().err
     assert [row["method"] for row in rows_of(tmp_path)] == ["simsr"]
     assert "Without a result: mico on rooms, seed 0" in (tmp_path / "index.html").read_text()

@@ -1,4 +1,4 @@
-"""The exact side of the probe."""
+"""The exact side of the benchmark."""
 
 from dataclasses import replace
 

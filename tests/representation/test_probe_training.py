@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from revbis.objectives import NonFiniteError, make_objective
-from revbis.representation.exactness import ProbeSettings, Training, make, measure
+from revbis.representation.exactness import ExactnessSettings, Training, make, measure
 from revbis.representation.problems import Problem, build, exact_distances
 
 torch.set_num_threads(1)
 OWN = "tests.objectives.own_objectives"
-SHORT = ProbeSettings(steps=200, batch=64)
-TINY = ProbeSettings(steps=2, batch=16, transitions=200)
+SHORT = ExactnessSettings(steps=200, batch=64)
+TINY = ExactnessSettings(steps=2, batch=16, transitions=200)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_learning_brings_the_metric_near_its_exact_fixed_point(method: str, room
 
 def test_the_complete_objective_learns_both_metrics_of_the_target_policy() -> None:
     problem = build("rooms-off-policy", 5, 0.9)
-    settings = ProbeSettings(steps=600, batch=64, learning_rate=1e-3)
+    settings = ExactnessSettings(steps=600, batch=64, learning_rate=1e-3)
     result = measure(problem, "energy-rev-full-no-c", 0, settings)
     assert result.claims == "target" and result.c == 0.9
     assert result.phi.target.spearman > 0.9 and result.psi.target.spearman > 0.9
@@ -83,7 +83,7 @@ def test_learned_distances_are_in_the_unit_of_rewards(rooms) -> None:
 
 def test_noisy_pixels_are_compared_over_many_observations() -> None:
     problem = build("rooms-noisy", 5, 0.9)
-    result = measure(problem, "simsr", 0, ProbeSettings(steps=400, batch=64))
+    result = measure(problem, "simsr", 0, ExactnessSettings(steps=400, batch=64))
     assert result.denoising > result.untrained_denoising
     assert result.phi.target.spearman > 0.4
     assert result.phi.learned.diagonal().min() > 0  # two observations of a state are not the same

@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, values, aggregate, bounds",
-    "probe": "how much of its exact metric each method learns: the benchmark",
+    "exactness": "how much of its exact metric each method learns: the benchmark",
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",
     "eval": "evaluate a run's agent",
     "export": "write a run's agent for others to load",
     "neighbours": "draw the nearest states under a run's learned metric",
     "yardstick": "measure a run's representation: noise, state, rank, values",
-    "isolate": "train encoders by objectives alone on a run's replay buffer",
+    "offline": "train encoders by objectives alone on a run's replay buffer",
     "report": "write an interactive page about runs",
     "sweep": "train a grid of runs, on this machine or a Ray cluster",
     "reproduce": "make the paper's tables and figures; train the missing runs first",
     "bench": "measure speed on this machine: env, update, sharing, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
+
+_RENAMED = {"probe": "exactness", "isolate": "offline"}
 
 # Tyro's message for a list of numbers, which includes the full type.
 _LIST = re.compile(
@@ -77,6 +79,8 @@ def _main(words: list[str]) -> None:
 
         print(f"revbis {__version__}")
         return
+    if words[0] in _RENAMED:
+        _fail(f"revbis {words[0]} is now revbis {_RENAMED[words[0]]}")
     if words[0] not in _COMMANDS:
         from revbis.io.schema import nearest
 
