@@ -1,7 +1,6 @@
 """`revbis offline`, as typed, and what trains the encoders."""
 
 import csv
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -12,23 +11,18 @@ import torch
 from tests.cli import fails
 from tests.runs import tiny_config
 
-from revbis.agents.drqv2 import DrQV2
 from revbis.cli import main
-from revbis.envs import make_env
-from revbis.representation import offline
-from revbis.representation.measures import rank_correlation
+from revbis.representation.cells import read_cell
 from revbis.representation.offline import (
     OfflineSettings,
     OfflineTraining,
     Source,
     plan,
-    read_cell,
-    run_cells,
+    plan_stored,
+    run_cell,
     source_of,
 )
-from revbis.representation.yardsticks import Pool
 from revbis.runs.config import Config
-from revbis.runs.evaluate import yardstick_seeds
 from revbis.runs.run import open_run, train
 from revbis.runs.trainer import make_replay
 from revbis.sweep.plan import memory_bytes
@@ -52,8 +46,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def quiet(text: str, done: float) -> None:
-    pass
+def run_cells(cells, out: Path) -> None:
+    for cell in cells:
+        run_cell(out, cell, lambda _: None)
 
 
 def words(run: Config, *more: str) -> list[str]:
@@ -77,19 +72,19 @@ def test_a_table_a_csv_and_cells_that_are_kept(
         assert -1 <= float(row["phi_denoising_ood"]) <= 1
         assert row["phi_effective_rank"] != row["phi_effective_rank_untrained"]
     assert rows["simsr"]["c"] == "" and 0 < float(rows["mico-rev-full"]["c"]) < 1
-    monkeypatch.setattr("revbis.representation.offline.run_cells", None)  # nothing is run
+    monkeypatch.setattr("revbis.representation.workers.run_all", None)  # nothing is run
     main(words(run, "--methods", *names))
     assert "2 of 2 cells are there already" in capsys.readouterr().out
 
 
 def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
     cells = plan(run.directory, ["simsr", "dbc"], 2, TINY)
-    assert run_cells(cells, here / "all", 1, quiet) == {}
+    run_cells(cells, here / "all")
     results = [read_cell(cell, here / "all") for cell in cells]
     assert results[0] != results[2]  # another seed
-    last = dict(list(offline.items())[-1:])
-    assert run_cells(last, here / "one", 1, quiet) == {}
-    assert read_cell(next(iter(last)), here / "one") == results[-1]
+    *_, last = cells
+    run_cells([last], here / "one")
+    assert read_cell(last, here / "one") == results[-1]
 
 
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
@@ -190,27 +185,43 @@ def test_a_run_that_has_gone_on_is_refused(run: Config) -> None:
         source_of(run.directory, "another")
 
 
-def test_other_code_is_another_cell(run: Config, here: Path, monkeypatch) -> None:
-    (cell,) = plan(run.directory, ["simsr"], 1, TINY)
-    before = cell.path(here)
-    monkeypatch.setattr("revbis.representation.offline._code", lambda: "changed")
-    assert cell.path(here) != before
+def test_without_a_run_finished_cells_are_shown(run: Config, here: Path, capsys) -> None:
+    main(words(run, "--methods", "simsr", "dbc"))
+    first = Path("revbis-offline/offline.csv").read_bytes()
+    shutil.make_archive("revbis-offline/cells", "zip", "revbis-offline/cells")
+    shutil.rmtree("revbis-offline/cells")
+    alone = ["offline", "--steps", "3", "--episodes", "2"]
+    main([*alone, "--methods", "simsr", "dbc"])
+    assert Path("revbis-offline/offline.csv").read_bytes() == first
+    capsys.readouterr()
+    main(alone)
+    assert "2 of 2 cells are there already" in capsys.readouterr().out
+    assert "has no such results" in fails(capsys, *alone, "--methods", "zp")
+    assert "has no such results" in fails(capsys, "offline", "--out", "nowhere")
 
 
-def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
-    files: list[Path] = []
-    monkeypatch.setattr("revbis.representation.offline.code_checksum", files.extend)
-    offline._code.__wrapped__()
-    deciding = (
-        Pool,
-        OfflineTraining,
-        DrQV2,
-        make_env,
-        make_replay,
-        rank_correlation,
-        yardstick_seeds,
-    )
-    assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
+@pytest.mark.parametrize(
+    ("folder", "steps", "methods", "seeds", "count"),
+    [
+        ("gaussian-0.1", 1000, (), 5, 105),
+        ("gaussian-0.1", 1000, ("simsr", "simsr-rev", "simsr-rev-no-c", "simsr-rev-no-sa"), 10, 40),
+        ("gaussian-0.1", 1000, ("controls:half", "controls:discount"), 5, 10),
+        ("gaussian-0.1", 4000, (), 5, 10),
+        ("gaussian-0.1-seed-2", 1000, (), 5, 10),
+        ("gaussian", 1000, (), 2, 16),
+        ("shapes", 1000, (), 5, 105),
+        ("walker-0.1", 1000, (), 5, 20),
+        ("cheetah-0.1", 1000, (), 5, 20),
+    ],
+)
+def test_committed_cells_are_found(
+    folder: str, steps: int, methods: tuple[str, ...], seeds: int, count: int, monkeypatch
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "examples")
+    monkeypatch.setattr("torch.__version__", "2.13.0+cpu")  # of the machine that trained them
+    settings = OfflineSettings(steps=steps)
+    assert len(plan_stored(root / "results/offline" / folder, methods, seeds, settings)) == count
 
 
 @pytest.mark.parametrize(("buffers", "expected"), [(1, 1), (2, 2), (1000, 3)])

@@ -488,11 +488,12 @@ def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) ->
 
 def read_result(cell: ExactnessCell, out: Path) -> Record | None:
     """The result of a cell, None if there is none; one that cannot be read counts as none."""
+    row = read_cell(cell, out)
     try:
         read_dots(cell, out)
     except ValueError:
         return None
-    return read_cell(cell, out)
+    return row
 
 
 def read_dots(cell: ExactnessCell, out: Path) -> dict[str, np.ndarray]:

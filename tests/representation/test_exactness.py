@@ -7,8 +7,15 @@ import pytest
 import torch
 
 from revbis.objectives import NonFiniteError, make_objective
-from revbis.representation.exactness import ExactnessSettings, Training, make, measure
-from revbis.representation.problems import Problem, build, exact_distances
+from revbis.objectives.registry import OBJECTIVES
+from revbis.representation.exactness import (
+    BENCHMARK,
+    ExactnessSettings,
+    Training,
+    make,
+    measure,
+)
+from revbis.representation.problems import SCENARIOS, Problem, build, exact_distances
 
 torch.set_num_threads(1)
 OWN = "tests.objectives.own_objectives"
@@ -163,3 +170,57 @@ def test_whatever_an_objective_raises_is_one_line(rooms, monkeypatch) -> None:
 def test_divergence_is_told(rooms) -> None:
     with pytest.raises(NonFiniteError, match="non-finite"):
         measure(rooms, "energy", 0, replace(TINY, learning_rate=1e30, steps=50))
+
+
+# The mean learned distance and c, by benchmark's version and objective's. Whoever changes one of
+# these numbers raises the version of that objective or benchmark, and adds the new number.
+PINNED = {
+    (1, "mico", 1): (980.136, 0.9),
+    (1, "simsr", 1): (33.304, 0.9),
+    (1, "mico-rev", 1): (1547.39, 0.505178),
+    (1, "simsr-rev", 1): (111.871, 0.503483),
+    (1, "mico-rev-no-c", 1): (15409.2, 0.9),
+    (1, "simsr-rev-no-c", 1): (2036.03, 0.9),
+    (1, "mico-rev-no-sa", 1): (135.776, 0.505189),
+    (1, "simsr-rev-no-sa", 1): (0.451773, 0.503685),
+    (1, "mico-rev-released", 1): (1547.48, 0.505207),
+    (1, "mico-rev-full", 1): (106.811, 0.504172),
+    (1, "mico-rev-full-no-c", 1): (14586.5, 0.9),
+    (1, "simsr-rev-full", 1): (39.4038, 0.503967),
+    (1, "simsr-rev-full-no-c", 1): (791.773, 0.9),
+    (1, "energy", 1): (795.56, 0.9),
+    (1, "energy-rev-full", 1): (109.398, 0.504247),
+    (1, "energy-rev-full-no-c", 1): (18056.1, 0.9),
+    (1, "mico-rev-pairs", 1): (238.285, 0.504218),
+    (1, "simsr-rev-pairs", 1): (59.3896, 0.503741),
+    (1, "dbc", 1): (822.595, 0.9),
+    (1, "zp", 1): (105.589, 0.9),
+    (1, "deepmdp", 1): (101.912, 0.9),
+}
+PINNED_SCENARIOS = {
+    (1, "rooms"): (23.5518, 0.503981),
+    (1, "rooms-off-policy"): (39.4038, 0.503967),
+    (1, "rooms-noisy"): (28.6253, 0.504603),
+    (1, "slip"): (588.36, 0.504329),
+    (1, "garnet"): (2513.32, 0.504916),
+    (1, "garnet-off-policy"): (1874.65, 0.504919),
+}
+
+
+@pytest.mark.parametrize("method", OBJECTIVES)
+def test_numbers_change_with_a_version_of_the_objective(method: str) -> None:
+    found = pinned("rooms-off-policy", method)
+    assert found == pytest.approx(PINNED[BENCHMARK, method, OBJECTIVES[method].version], rel=1e-3)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_numbers_change_with_a_version_of_the_benchmark(scenario: str) -> None:
+    found = pinned(scenario, "simsr-rev-full")
+    assert found == pytest.approx(PINNED_SCENARIOS[BENCHMARK, scenario], rel=1e-3)
+
+
+def pinned(scenario: str, method: str) -> tuple[float, float]:
+    """A number of all distances, which is sensitive to each, and c."""
+    result = measure(build(scenario, 5, 0.9), method, 0, replace(TINY, steps=20))
+    last = result.psi or result.phi
+    return float((last.learned * last.exact).sum()), result.c

@@ -9,6 +9,7 @@ import pytest
 
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
+from revbis.representation import exactness
 from revbis.representation.exactness_report import Results, draw_overview, interval
 
 OWN = "tests.objectives.own_objectives"
@@ -57,7 +58,7 @@ def test_finished_cells_are_reused(tmp_path: Path, capsys, monkeypatch) -> None:
     main([*words, "--methods", "simsr", "energy"])
     assert "1 of 2 cells are there already" in capsys.readouterr().out
     assert [row["method"] for row in rows_of(tmp_path)] == ["energy", "simsr"]
-    monkeypatch.setattr("revbis.representation.cells.run_cells", None)  # nothing is run
+    monkeypatch.setattr("revbis.representation.workers.run_all", None)  # nothing is run
     main([*words, "--methods", "simsr"])
     assert (tmp_path / "exactness.csv").read_bytes() == first
 
@@ -135,7 +136,7 @@ def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> Non
     def diverge(*_: object) -> None:
         raise NonFiniteError("z", 3, 10, 7)
 
-    monkeypatch.setattr("revbis.representation.cells.measure", diverge)
+    monkeypatch.setattr("revbis.representation.exactness.measure", diverge)
     words = ["--methods", "mico", "--scenarios", "rooms", *SMALL, "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
         main(["exactness", *words])
@@ -144,16 +145,14 @@ def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> Non
 
 
 def test_divergence_of_one_method_is_a_warning(capsys, tmp_path, monkeypatch) -> None:
-    from revbis.representation import cells
-
-    measure = cells.measure
+    measure = exactness.measure
 
     def diverge(problem, method, *rest):
         if method == "mico":
             raise NonFiniteError("z", 3, 10, 7)
         return measure(problem, method, *rest)
 
-    monkeypatch.setattr(cells, "measure", diverge)
+    monkeypatch.setattr(exactness, "measure", diverge)
     words = ["--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
     main(["exactness", "--methods", "mico", "simsr", *words])
     assert "warning: no result: mico on rooms, seed 0: z has 3" in capsys.readouterr().err
@@ -185,3 +184,11 @@ def test_methods_are_ordered_by_their_mean_over_scenarios() -> None:
     assert results.overview()[1] == {"method": "c", "rooms": "0.60", "slip": "–"}
     assert [row["method"] for row in results.table("slip")] == ["b", "a"]
     assert results.table("rooms")[0] == {"method": "b", "φ: ρ with U": "0.70", "c": "0.90"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("probe", "exactness"), ("isolate", "offline")])
+def test_old_names_say_the_new_one(old: str, new: str, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([old, "--quick"])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error == f"revbis: error: revbis {old} is now revbis {new}\n"
