@@ -14,6 +14,7 @@ from tests.runs import tiny_config
 from revbis.cli import main
 from revbis.representation.cells import read_cell
 from revbis.representation.offline import (
+    BENCHMARK,
     OfflineSettings,
     OfflineTraining,
     Source,
@@ -29,6 +30,7 @@ from revbis.sweep.plan import memory_bytes
 
 torch.set_num_threads(1)
 TINY = OfflineSettings(steps=3, episodes=2)
+PINNED = {1: [-0.0393525, 4.62989]}
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,15 @@ def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
     *_, last = cells
     run_cells([last], here / "one")
     assert read_cell(last, here / "one") == results[-1]
+
+
+def test_numbers_change_with_a_version_of_the_benchmark(run: Config, here: Path) -> None:
+    """Whoever changes one raises the version of the benchmark, and adds the new numbers."""
+    (cell,) = plan(run.directory, ["simsr-rev-full"], 1, TINY)
+    run_cell(here, cell, lambda _: None)
+    row = read_cell(cell, here)
+    found = [row[name] for name in ("phi_denoising_ood", "phi_effective_rank")]
+    assert found == pytest.approx(PINNED[BENCHMARK], rel=1e-2)
 
 
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
