@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from revbis.io.files import atomic_write, digest_of_bytes
-from revbis.io.plugins import search_working_folder
+from revbis.io.plugins import described, search_working_folder
+from revbis.objectives import NonFiniteError
 from revbis.objectives.registry import OBJECTIVES
 from revbis.representation.workers import Work
 
@@ -49,6 +51,22 @@ def code_key(method: str, benchmark: int) -> Record:
     entry = OBJECTIVES.get(method)
     version = _file_checksum(method) if entry is None else entry.version
     return {"benchmark": benchmark, "objective": version, "torch": torch.__version__}
+
+
+@contextmanager
+def calling_objective() -> Iterator[None]:
+    """Turns whatever a user's objective raises into one line.
+
+    Raises:
+        ValueError: With the error, unless it is one already.
+        NonFiniteError: If training diverged.
+    """
+    try:
+        yield
+    except (ValueError, NonFiniteError):
+        raise
+    except Exception as error:
+        raise ValueError(f"calling the objective raised {described(error)}") from error
 
 
 def cell_path(cell: Cell, out: Path) -> Path:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revbis.io.files import atomic_file
-from revbis.io.plugins import described
-from revbis.objectives import NonFiniteError, Objective, ObjectiveOutput, make_objective
+from revbis.objectives import Objective, ObjectiveOutput, make_objective
 from revbis.objectives.registry import accepted_options
 from revbis.representation.cells import (
     Record,
+    calling_objective,
     cell_path,
     code_key,
     read_cell,
@@ -182,14 +182,10 @@ class Training:
         z, next_z = self._embed(rows)
         actions = {name: self._draw(name, rows) for name in self.objective.policy_actions}
         action, reward = one_hot[self.data.a[rows]], self.data.r[rows]
-        try:
+        with calling_objective():
             return self.objective(
                 z, action, reward, discount, next_z, generator=self.generator, **actions
             )
-        except (ValueError, NonFiniteError):
-            raise
-        except Exception as error:
-            raise ValueError(f"calling the objective raised {described(error)}") from error
 
     def _embed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of states and of next states; no gradient is needed of the next."""

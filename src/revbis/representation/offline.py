@@ -15,10 +15,15 @@ from revbis.agents.drqv2 import DrQV2, make_parts, noisy_action
 from revbis.agents.settings import DrQV2Settings
 from revbis.envs import make_env
 from revbis.io.files import digest
-from revbis.io.plugins import described
-from revbis.objectives import NonFiniteError
 from revbis.objectives.registry import OBJECTIVES
-from revbis.representation.cells import Record, code_key, read_cell, stored_keys, write_cell
+from revbis.representation.cells import (
+    Record,
+    calling_objective,
+    code_key,
+    read_cell,
+    stored_keys,
+    write_cell,
+)
 from revbis.representation.episodes import collect
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
@@ -247,7 +252,7 @@ class OfflineTraining:
             name: self._source.policy_actions(places[name], self._generator)
             for name in self.objective.policy_actions
         }
-        try:
+        with calling_objective():
             return self.objective(
                 self._embed(batch.obs),
                 batch.action,
@@ -257,10 +262,6 @@ class OfflineTraining:
                 generator=self._generator,
                 **actions,
             )
-        except (ValueError, NonFiniteError):
-            raise
-        except Exception as error:
-            raise ValueError(f"calling the objective raised {described(error)}") from error
 
 
 @dataclass(frozen=True)
