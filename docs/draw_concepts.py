@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HERE = Path(__file__).parent
-PROBE = HERE.parent / "results" / "probe" / "probe.csv"
+EXACTNESS = HERE.parent / "results" / "exactness" / "exactness.csv"
 GAMMA = 0.9
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
 STATES = ("s1", "s2", "s3")
@@ -137,7 +137,7 @@ def draw_two_equations() -> Figure:
     return figure
 
 
-def probe_correlations(path: Path = PROBE) -> dict[tuple[str, str], list[float]]:
+def exactness_correlations(path: Path = EXACTNESS) -> dict[tuple[str, str], list[float]]:
     """ρ of φ with the exact metric for every seed, by scenario and method."""
     values = defaultdict(list)
     with path.open(newline="") as file:
@@ -148,7 +148,7 @@ def probe_correlations(path: Path = PROBE) -> dict[tuple[str, str], list[float]]
 
 def draw_tie() -> Figure:
     """ρ with the exact metric, without and with the second equation."""
-    values = probe_correlations()
+    values = exactness_correlations()
     scenarios = list(dict.fromkeys(scenario for scenario, _ in values))
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)

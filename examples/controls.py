@@ -1,9 +1,9 @@
 """Known objectives with one option changed: what does it that a method does?
 
-`revbis train` has options for these; `revbis isolate` and `revbis probe` take objectives alone.
+`revbis train` has options for these; `revbis offline` and `revbis exactness` take objectives alone.
 
-cd examples && revbis isolate --replay RUN --methods simsr-rev --objective controls:half
-cd examples && revbis probe --methods simsr-rev simsr-rev-full --objective controls:scaled
+cd examples && revbis offline --replay RUN --methods simsr-rev --objective controls:half
+cd examples && revbis exactness --methods simsr-rev simsr-rev-full --objective controls:scaled
 """
 
 from revbis.objectives import Objective, make_objective

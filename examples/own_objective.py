@@ -1,7 +1,7 @@
 """An objective of your own: Euclidean distances between states, learned as the revised metric.
 
 It has to define `compute` and `distance`; `revbis.objectives.BaseObjective` has the rest.
-Probe it:   cd examples && revbis probe --objective own_objective:make
+Compare it: cd examples && revbis exactness --objective own_objective:make
 Train it:   cd examples && revbis train --task dmc:cartpole_balance --objective own_objective:make
 Run it:     python examples/own_objective.py
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from revbis import objectives, runtime
-from revbis.representation.exactness import Measurement, ProbeSettings, measure
+from revbis.representation.exactness import ExactnessSettings, Measurement, measure
 from revbis.representation.problems import build
 
 
@@ -42,13 +42,13 @@ def make(latent_dim: int, action_dim: int) -> EuclideanObjective:
     return EuclideanObjective(latent_dim, action_dim)
 
 
-def probe(steps: int, size: int = 9) -> Measurement:
+def compare(steps: int, size: int = 9) -> Measurement:
     problem = build("rooms", size, gamma=0.9)
-    return measure(problem, "own_objective:make", settings=ProbeSettings(steps=steps))
+    return measure(problem, "own_objective:make", settings=ExactnessSettings(steps=steps))
 
 
 if __name__ == "__main__":
     runtime.prepare(threads=1)  # networks this small gain nothing from more threads
-    phi = probe(steps=2000).phi
+    phi = compare(steps=2000).phi
     print(f"rank correlation with the exact metric, untrained: {phi.untrained:.2f}")
     print(f"rank correlation with the exact metric, trained:   {phi.target.spearman:.2f}")

@@ -1,7 +1,7 @@
 """Differences over the seeds of all tasks, as the pages of results/ have them.
 
 python results/compare.py results/noisy-state      returns in percent of drqv2's, and yardsticks
-python results/compare.py results/isolated/*-0.1*/isolate.csv simsr-rev simsr     of these files
+python results/compare.py results/offline/*-0.1*/offline.csv simsr-rev simsr     of these files
 
 Every pair of methods; or two that you name, the mean of several for one: zp+deepmdp mico+simsr.
 Or several pairs, taken together as tasks are: mico-rev mico simsr-rev simsr.
@@ -57,8 +57,8 @@ def rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
             yield str(run.parents[1]), row
 
 
-def isolated(*files: Path) -> dict[str, Scores]:
-    """Every measure of trained embeddings in files of `revbis isolate`; a file is a task."""
+def offline(*files: Path) -> dict[str, Scores]:
+    """Every measure of trained embeddings in files of `revbis offline`; a file is a task."""
     scores: dict[str, Scores] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for file in files:
         for row in csv.DictReader(file.read_text().splitlines()):
@@ -112,7 +112,7 @@ if __name__ == "__main__":
     tables = [Path(word) for word in sys.argv[1:] if word.endswith(".csv")]
     names = sys.argv[1:] if not tables else sys.argv[1 + len(tables) :]
     if tables:
-        measures = isolated(*tables)
+        measures = offline(*tables)
     else:
         folder = Path(names.pop(0))
         measures = {"return": returns(folder), **yardsticks(folder)}

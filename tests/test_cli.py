@@ -240,7 +240,7 @@ def test_mistakes_get_one_line_and_exit_code_2(
         ),
         ("tabular", "Expected one of {solve, values, aggregate, bounds} (see"),
         ("tabular sovle", "sovle"),
-        ("probe --steps many", "--steps"),
+        ("exactness --steps many", "--steps"),
     ],
 )
 def test_flags_that_cannot_be_read_get_one_line_too(words: str, said: str, capsys) -> None:

@@ -34,7 +34,7 @@ def test_the_plain_loop_learns_both_losses() -> None:
 
 
 def test_the_own_objective_learns_its_metric() -> None:
-    result = load("own_objective").probe(steps=200, size=5)
+    result = load("own_objective").compare(steps=200, size=5)
     assert (result.metric, result.psi) == ("revised", None)
     assert result.phi.target.spearman > result.phi.untrained + 0.3
     assert len((EXAMPLES / "own_objective.py").read_text().splitlines()) < 60

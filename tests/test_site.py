@@ -59,9 +59,10 @@ def links_lead_to_files(site: Path) -> None:
         for address in re.findall(r'<a [^>]*href="(?!\w+:)([^"#]+)', text):
             assert (page.parent / address).exists(), f"{page.relative_to(site)}: {address}"
     picture = re.search(
-        r'<img [^>]*src="([^"]+probe\.png)"', (site / "results/probe/README.html").read_text()
+        r'<img [^>]*src="([^"]+exactness\.png)"',
+        (site / "results/exactness/README.html").read_text(),
     )
-    assert picture is not None and (site / "results/probe" / picture[1]).exists()
+    assert picture is not None and (site / "results/exactness" / picture[1]).exists()
 
 
 def what_is_public_is_described(site: Path) -> None:
@@ -87,10 +88,11 @@ def test_docstrings_and_links_are_rewritten() -> None:
     assert plain("An example.\n\nx = 1\ny = 2") == "An example.\n\n::\n\n    x = 1\n    y = 2"
     page = DOCS / "learned-metrics.md"
     text = (
-        "[a](../results/probe) [b](../examples) [c](training.md#x) ![d](../results/probe/probe.png)"
+        "[a](../results/exactness) [b](../examples) [c](training.md#x) "
+        "![d](../results/exactness/exactness.png)"
     )
     linked = extension.with_page_links(text, page, ROOT)
-    assert "[a](../results/probe/README.md) [b](examples.md) [c](training.md#x) ![d]" in linked
+    assert "[a](../results/exactness/README.md) [b](examples.md) [c](training.md#x) ![d]" in linked
 
 
 def test_the_pictures_of_the_concepts_show_what_is_computed(tmp_path: Path) -> None:

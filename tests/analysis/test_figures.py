@@ -11,7 +11,7 @@ from PIL import Image
 from tests.analysis.runs import learning_study, study_of, write_run
 
 from revbis.analysis import figures, stats
-from revbis.analysis.figures import draw_isolated
+from revbis.analysis.figures import draw_offline
 from revbis.analysis.study import read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
@@ -263,7 +263,7 @@ def test_a_panel_for_each_measure_with_means_seeds_and_what_was_before() -> None
         for method, both in values.items()
         for seed, value in enumerate(both)
     ]
-    panels = draw_isolated(rows).axes
+    panels = draw_offline(rows).axes
     assert [panel.get_title() for panel in panels] == ["DF, evaluation noise", "state R²"]
     assert [label.get_text() for label in panels[0].get_yticklabels()] == ["simsr", "zp"]
     mean, dots, before, _, _, another = panels[0].lines
@@ -276,5 +276,5 @@ def test_a_panel_for_each_measure_with_means_seeds_and_what_was_before() -> None
 
 
 def test_one_seed_has_a_dot_and_no_interval() -> None:
-    (panel,) = draw_isolated([row("simsr", 0, state_r2=0.4)]).axes
+    (panel,) = draw_offline([row("simsr", 0, state_r2=0.4)]).axes
     assert list(panel.lines[0].get_xdata()) == [0.4] and not panel.patches

@@ -32,40 +32,38 @@ def test_returns_over_all_tasks(folder: str, names: list[str], line: str, said: 
 
 
 FAMILIES = ("mico-rev", "simsr-rev", "mico-rev-full", "simsr-rev-full", "energy-rev-full")
-BUFFERS = ("gaussian-0.1/ten-seeds", "gaussian-0.1-seed-2/isolate", "walker-0.1/isolate")
+BUFFERS = ("gaussian-0.1/ten-seeds", "gaussian-0.1-seed-2/offline", "walker-0.1/offline")
 
 
 @pytest.mark.parametrize(
     ("files", "names", "line", "said"),
     [
         (
-            (*BUFFERS, "cheetah-0.1/isolate"),
+            (*BUFFERS, "cheetah-0.1/offline"),
             ["simsr-rev", "simsr"],
             "+0.191 [+0.174, +0.208], p = 0.000, 25 pairs",
             ".19 [.17, .21]",
         ),
         (
-            ("gaussian-0.1/isolate",),
+            ("gaussian-0.1/offline",),
             [name + end for name in FAMILIES for end in ("", "-no-c")],
             "+0.149 [+0.125, +0.174], p = 0.000, 25 pairs",
             "+.15 [+.12, +.17]",
         ),
         (
-            ("gaussian-0.1/isolate",),
+            ("gaussian-0.1/offline",),
             ["mico-rev-released", "mico-rev"],
             "-0.309 [-0.346, -0.277], p = 0.062, 5 pairs",
             "−.31 [−.35, −.28]",
         ),
     ],
 )
-def test_isolated_objectives(
-    files: tuple[str, ...], names: list[str], line: str, said: str
-) -> None:
-    isolated = RESULTS / "isolated"
-    measures = COMPARE["isolated"](*(isolated / f"{file}.csv" for file in files))
+def test_objectives_alone(files: tuple[str, ...], names: list[str], line: str, said: str) -> None:
+    offline = RESULTS / "offline"
+    measures = COMPARE["offline"](*(offline / f"{file}.csv" for file in files))
     (found,) = COMPARE["lines"](measures["phi_denoising_ood"], names)
     assert found.endswith(line)
-    assert said in (isolated / "README.md").read_text()
+    assert said in (offline / "README.md").read_text()
 
 
 def test_embeddings_of_agents() -> None:

@@ -1,7 +1,6 @@
-"""`revbis isolate`, as typed, and what trains the encoders."""
+"""`revbis offline`, as typed, and what trains the encoders."""
 
 import csv
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -12,29 +11,26 @@ import torch
 from tests.cli import fails
 from tests.runs import tiny_config
 
-from revbis.agents.drqv2 import DrQV2
 from revbis.cli import main
-from revbis.envs import make_env
-from revbis.representation import offline
-from revbis.representation.measures import rank_correlation
+from revbis.representation.cells import read_cell
 from revbis.representation.offline import (
-    Isolated,
-    IsolatedSettings,
+    BENCHMARK,
+    OfflineSettings,
+    OfflineTraining,
     Source,
     plan,
-    read_cell,
-    run_cells,
+    plan_stored,
+    run_cell,
     source_of,
 )
-from revbis.representation.yardsticks import Pool
 from revbis.runs.config import Config
-from revbis.runs.evaluate import yardstick_seeds
 from revbis.runs.run import open_run, train
 from revbis.runs.trainer import make_replay
 from revbis.sweep.plan import memory_bytes
 
 torch.set_num_threads(1)
-TINY = IsolatedSettings(steps=3, episodes=2)
+TINY = OfflineSettings(steps=3, episodes=2)
+PINNED = {1: [-0.0393525, 4.62989]}
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +48,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def quiet(text: str, done: float) -> None:
-    pass
+def run_cells(cells, out: Path) -> None:
+    for cell in cells:
+        run_cell(out, cell, lambda _: None)
 
 
 def words(run: Config, *more: str) -> list[str]:
     always = ["--steps", "3", "--episodes", "2", "--workers", "1"]
-    return ["isolate", "--replay", str(run.directory), *always, *more]
+    return ["offline", "--replay", str(run.directory), *always, *more]
 
 
 def test_a_table_a_csv_and_cells_that_are_kept(
@@ -68,40 +65,49 @@ def test_a_table_a_csv_and_cells_that_are_kept(
     main(words(run, "--methods", *names))
     printed = capsys.readouterr().out
     assert "tests.runs:Walk: φ, trained by the objective alone" in printed
-    assert "state R²" in printed and "written to revbis-isolate/: isolate (.csv, .png" in printed
-    assert Path("revbis-isolate/isolate.png").read_bytes().startswith(b"\x89PNG")
-    with Path("revbis-isolate/isolate.csv").open(newline="") as file:
+    assert "state R²" in printed and "written to revbis-offline/: offline (.csv, .png" in printed
+    assert Path("revbis-offline/offline.png").read_bytes().startswith(b"\x89PNG")
+    with Path("revbis-offline/offline.csv").open(newline="") as file:
         rows = {row["method"]: row for row in csv.DictReader(file)}
     assert list(rows) == names
     for row in rows.values():
         assert -1 <= float(row["phi_denoising_ood"]) <= 1
         assert row["phi_effective_rank"] != row["phi_effective_rank_untrained"]
     assert rows["simsr"]["c"] == "" and 0 < float(rows["mico-rev-full"]["c"]) < 1
-    monkeypatch.setattr("revbis.representation.offline.run_cells", None)  # nothing is run
+    monkeypatch.setattr("revbis.representation.workers.run_all", None)  # nothing is run
     main(words(run, "--methods", *names))
     assert "2 of 2 cells are there already" in capsys.readouterr().out
 
 
 def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
     cells = plan(run.directory, ["simsr", "dbc"], 2, TINY)
-    assert run_cells(cells, here / "all", 1, quiet) == {}
+    run_cells(cells, here / "all")
     results = [read_cell(cell, here / "all") for cell in cells]
     assert results[0] != results[2]  # another seed
-    last = dict(list(offline.items())[-1:])
-    assert run_cells(last, here / "one", 1, quiet) == {}
-    assert read_cell(next(iter(last)), here / "one") == results[-1]
+    *_, last = cells
+    run_cells([last], here / "one")
+    assert read_cell(last, here / "one") == results[-1]
+
+
+def test_numbers_change_with_a_version_of_the_benchmark(run: Config, here: Path) -> None:
+    """Whoever changes one raises the version of the benchmark, and adds the new numbers."""
+    (cell,) = plan(run.directory, ["simsr-rev-full"], 1, TINY)
+    run_cell(here, cell, lambda _: None)
+    row = read_cell(cell, here)
+    found = [row[name] for name in ("phi_denoising_ood", "phi_effective_rank")]
+    assert found == pytest.approx(PINNED[BENCHMARK], rel=1e-2)
 
 
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
     before = {path: path.read_bytes() for path in run.directory.rglob("*") if path.is_file()}
     source = Source(run.directory)
-    isolated = Isolated(source, "simsr", 0)
-    start = {k: v.clone() for k, v in isolated._parts.encoder.state_dict().items()}
-    actor = isolated._parts.policy.state_dict()["layers.0.weight"].clone()
-    isolated.run(3, lambda _: None)
-    moved = isolated._parts.encoder.state_dict()
+    training = OfflineTraining(source, "simsr", 0)
+    start = {k: v.clone() for k, v in training._parts.encoder.state_dict().items()}
+    actor = training._parts.policy.state_dict()["layers.0.weight"].clone()
+    training.run(3, lambda _: None)
+    moved = training._parts.encoder.state_dict()
     assert all(not torch.equal(moved[name], value) for name, value in start.items())
-    assert torch.equal(isolated._parts.policy.state_dict()["layers.0.weight"], actor)
+    assert torch.equal(training._parts.policy.state_dict()["layers.0.weight"], actor)
     assert before == {p: p.read_bytes() for p in run.directory.rglob("*") if p.is_file()}
 
 
@@ -129,17 +135,17 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
         error = fails(capsys, *given)
         assert text in error and len(error.splitlines()) == 1
 
-    refused("none does not exist", "isolate", "--replay", "none")
+    refused("none does not exist", "offline", "--replay", "none")
     refused("--methods must be one of", *words(run, "--methods", "drqv2"))
     refused("--objective must be package.module:factory", *words(run, "--objective", "simsr"))
     refused("--steps must be at least 1", *words(run, "--steps", "0"))
     refused("--episodes must be at least 2", *words(run, "--episodes", "1"))
     shutil.copytree(run.directory, here / "bare")
     shutil.rmtree(here / "bare" / "checkpoints" / "replay")
-    refused("is missing or truncated", "isolate", "--replay", "bare", "--methods", "simsr")
+    refused("is missing or truncated", "offline", "--replay", "bare", "--methods", "simsr")
     shutil.rmtree(here / "bare" / "checkpoints")
-    refused("bare has no checkpoint yet", "isolate", "--replay", "bare", "--methods", "simsr")
-    assert not (here / "revbis-isolate").exists()
+    refused("bare has no checkpoint yet", "offline", "--replay", "bare", "--methods", "simsr")
+    assert not (here / "revbis-offline").exists()
 
 
 def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None:
@@ -153,9 +159,9 @@ def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None
 def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatch) -> None:
     source = Source(run.directory)
     monkeypatch.setattr(source, "_agent", object())
-    Isolated(source, "simsr", 0)
+    OfflineTraining(source, "simsr", 0)
     with pytest.raises(ValueError, match="simsr-rev-full needs actions of the run's policy"):
-        Isolated(source, "simsr-rev-full", 0)
+        OfflineTraining(source, "simsr-rev-full", 0)
 
 
 def test_without_names_what_the_run_cannot_train_is_left_out(
@@ -190,19 +196,43 @@ def test_a_run_that_has_gone_on_is_refused(run: Config) -> None:
         source_of(run.directory, "another")
 
 
-def test_other_code_is_another_cell(run: Config, here: Path, monkeypatch) -> None:
-    (cell,) = plan(run.directory, ["simsr"], 1, TINY)
-    before = cell.path(here)
-    monkeypatch.setattr("revbis.representation.offline._code", lambda: "changed")
-    assert cell.path(here) != before
+def test_without_a_run_finished_cells_are_shown(run: Config, here: Path, capsys) -> None:
+    main(words(run, "--methods", "simsr", "dbc"))
+    first = Path("revbis-offline/offline.csv").read_bytes()
+    shutil.make_archive("revbis-offline/cells", "zip", "revbis-offline/cells")
+    shutil.rmtree("revbis-offline/cells")
+    alone = ["offline", "--steps", "3", "--episodes", "2"]
+    main([*alone, "--methods", "simsr", "dbc"])
+    assert Path("revbis-offline/offline.csv").read_bytes() == first
+    capsys.readouterr()
+    main(alone)
+    assert "2 of 2 cells are there already" in capsys.readouterr().out
+    assert "has no such results" in fails(capsys, *alone, "--methods", "zp")
+    assert "has no such results" in fails(capsys, "offline", "--out", "nowhere")
 
 
-def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
-    files: list[Path] = []
-    monkeypatch.setattr("revbis.representation.offline.code_checksum", files.extend)
-    offline._code.__wrapped__()
-    deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, yardstick_seeds)
-    assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
+@pytest.mark.parametrize(
+    ("folder", "steps", "methods", "seeds", "count"),
+    [
+        ("gaussian-0.1", 1000, (), 5, 105),
+        ("gaussian-0.1", 1000, ("simsr", "simsr-rev", "simsr-rev-no-c", "simsr-rev-no-sa"), 10, 40),
+        ("gaussian-0.1", 1000, ("controls:half", "controls:discount"), 5, 10),
+        ("gaussian-0.1", 4000, (), 5, 10),
+        ("gaussian-0.1-seed-2", 1000, (), 5, 10),
+        ("gaussian", 1000, (), 2, 16),
+        ("shapes", 1000, (), 5, 105),
+        ("walker-0.1", 1000, (), 5, 20),
+        ("cheetah-0.1", 1000, (), 5, 20),
+    ],
+)
+def test_committed_cells_are_found(
+    folder: str, steps: int, methods: tuple[str, ...], seeds: int, count: int, monkeypatch
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "examples")
+    monkeypatch.setattr("torch.__version__", "2.13.0+cpu")  # of the machine that trained them
+    settings = OfflineSettings(steps=steps)
+    assert len(plan_stored(root / "results/offline" / folder, methods, seeds, settings)) == count
 
 
 @pytest.mark.parametrize(("buffers", "expected"), [(1, 1), (2, 2), (1000, 3)])
@@ -214,5 +244,5 @@ def test_as_many_processes_as_fit_into_memory(
     monkeypatch.setattr("revbis.representation.workers.usable_cores", lambda: 3)
     asked = []
     monkeypatch.setattr("revbis.cli.offline._run", lambda *args: asked.append(args[2]))
-    main(["isolate", "--replay", str(run.directory), "--methods", "simsr"])
+    main(["offline", "--replay", str(run.directory), "--methods", "simsr"])
     assert asked == [expected]

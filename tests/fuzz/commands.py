@@ -99,7 +99,7 @@ def _lines(folder: Path) -> list[list[str]]:
         "tabular values --example toy --target-gamma 0.5 --metric all",
         "tabular aggregate --example grid --size 3 --eps 0.1",
         "tabular solve --mdp none.npz",
-        "probe --methods simsr --size 5 --steps 2 --seeds 1 --gamma 0.9 --scenarios slip",
+        "exactness --methods simsr --size 5 --steps 2 --seeds 1 --gamma 0.9 --scenarios slip",
         "env list",
         "env check a.b:c",
         "env preview dmc:cheetah_run --seed 1 --pixels 84",
@@ -117,7 +117,7 @@ def _lines(folder: Path) -> list[list[str]]:
         ["report", str(study), "--out", "page"],
         ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
         ["yardstick", run, "--episodes", "2", "--seed", "1"],
-        ["isolate", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
+        ["offline", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
     ]
     return split
 

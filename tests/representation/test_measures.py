@@ -5,8 +5,11 @@ import pytest
 import torch
 
 from revbis.representation.measures import (
+    agreement,
     complete_returns,
     denoising_factor,
+    draw_others,
+    rank_correlation,
     returns_to_go,
     state_probe,
 )
@@ -16,38 +19,40 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def test_the_denoising_factor_of_three_points_on_a_line() -> None:
-    # Anchors 0, 1: every negative is at distance 1. Positives are at 1/4 and 3/4: Pos = 1/2.
-    anchors = torch.tensor([[0.0], [1.0]])
-    positives = torch.tensor([[[0.25], [1.75]]])
-    assert denoising_factor(anchors, positives, generator()) == pytest.approx(1 / 3)
+def factor(anchors: torch.Tensor, positives: torch.Tensor) -> float:
+    """With other anchors as negatives."""
+    others = draw_others(len(positives), len(anchors), generator())
+    return denoising_factor(anchors, positives, anchors[others])
 
 
-def test_an_embedding_that_noise_does_not_move_has_factor_1() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_denoising_factors_by_hand(dtype: torch.dtype) -> None:
+    """Two states at 0 and 10, seen again at 1 and 11: Pos = 1, Neg = (11 + 9)/2 = 10.
+
+    With the anchors as negatives Neg is 10, too; with positives at 1/4 and 3/4 of 1, Pos is 1/2.
+    """
+    anchors, again = torch.tensor([[0.0], [10.0]]), torch.tensor([[[1.0], [11.0]]])
+    assert denoising_factor(anchors, again, again.flip(1), dtype) == pytest.approx(9 / 11)
+    assert factor(anchors / 10, torch.tensor([[[0.25], [1.75]]])) == pytest.approx(1 / 3)
+
+
+def test_denoising_factors_of_extremes() -> None:
+    # Noise does not move it; a constant; noise alone, whose anchors are of one background.
     anchors = torch.randn(20, 3, generator=generator())
-    assert denoising_factor(anchors, anchors.expand(16, -1, -1), generator()) == 1.0
-
-
-def test_an_embedding_of_the_noise_alone_has_factor_0_or_less() -> None:
-    # All anchors are of one episode with one background: they are equal, and other ones are not.
-    anchors = torch.ones(20, 3)
+    assert factor(anchors, anchors.expand(16, -1, -1)) == 1.0
+    constant = torch.full((20, 3), 0.1)
+    assert factor(constant, constant.expand(16, -1, -1)) == 0.0
     others = torch.randn(16, 1, 3, generator=generator()).expand(-1, 20, -1)
-    assert denoising_factor(anchors, others, generator()) == -1.0
+    assert factor(torch.ones(20, 3), others) == -1.0
     # Independent noise moves an embedding as far as another state does.
     fresh = torch.randn(17, 2000, 3, generator=generator())
-    assert abs(denoising_factor(fresh[0], fresh[1:], generator())) < 0.01
+    assert abs(factor(fresh[0], fresh[1:])) < 0.01
 
 
-def test_a_constant_embedding_has_factor_0() -> None:
-    anchors = torch.full((20, 3), 0.1)
-    assert denoising_factor(anchors, anchors.expand(16, -1, -1), generator()) == 0.0
-
-
-def test_no_anchor_is_its_own_negative() -> None:
-    # Otherwise the mean distance of 0 and 1 to negatives would be below 1.
-    anchors = torch.tensor([[0.0], [1.0]])
-    positives = torch.zeros(1000, 2, 1)  # Pos = 1/2
-    assert denoising_factor(anchors, positives, generator()) == pytest.approx(1 / 3)
+def test_no_element_is_its_own_other() -> None:
+    others = draw_others(1000, 3, generator())
+    assert others.shape == (1000, 3) and not (others == torch.arange(3)).any()
+    assert [len(column.unique()) for column in others.T] == [2, 2, 2]
 
 
 @pytest.fixture
@@ -129,3 +134,69 @@ def test_returns_that_a_time_limit_cuts_off_are_left_out(
     length: int, discount: float, terminated: bool, count: int
 ) -> None:
     assert complete_returns(length, discount, terminated) == count
+
+
+def matrix(a: float, b: float, c: float, own: float = 0.0) -> np.ndarray:
+    """Distances of three elements: a = d(0,1), b = d(0,2), c = d(1,2)."""
+    return np.array([[own, a, b], [a, own, c], [b, c, own]])
+
+
+EXACT = matrix(1.0, 2.0, 3.0, own=0.5)
+
+
+def test_an_exact_distance_agrees_in_everything() -> None:
+    found = agreement(EXACT, EXACT, EXACT)
+    assert (found.spearman, found.overlap, found.value) == (1.0, 1.0, 1.0)
+    assert (found.stress, found.error) == pytest.approx((0.0, 0.0), abs=1e-12)
+    assert (found.spread, found.self_distance, found.exact_self_distance) == (1.0, 0.5, 0.5)
+
+
+def test_a_scale_is_an_error_and_no_stress() -> None:
+    found = agreement(3 * EXACT, EXACT, EXACT)
+    assert found.stress == pytest.approx(0.0, abs=1e-12)
+    assert found.error == pytest.approx(2.0)  # ‖3d − d‖ / ‖d‖
+    assert found.spread == pytest.approx(3.0)
+
+
+def test_by_hand() -> None:
+    """d = (2, 1, 3) and U = (1, 2, 3): ranks (2, 1, 3) and (1, 2, 3).
+
+    ρ = 1 − 6·(1 + 1 + 0)/(3·8) = 0.5. The error is √((1 + 1 + 0)/14). The best scale is
+    (2 + 2 + 9)/(4 + 1 + 9) = 13/14, which leaves ‖U‖² − 13²/14 = 14 − 169/14 = 27/14.
+    """
+    found = agreement(matrix(2.0, 1.0, 3.0), EXACT, matrix(3.0, 2.0, 1.0))
+    assert found.spearman == pytest.approx(0.5)
+    assert found.error == pytest.approx(np.sqrt(2 / 14))
+    assert found.stress == pytest.approx(np.sqrt(27 / 14 / 14))
+    assert found.value == pytest.approx(-0.5)  # (2, 1, 3) against (3, 2, 1): 1 − 6·6/24
+
+
+def test_the_diagonal_does_not_count() -> None:
+    learned = EXACT + 100 * np.eye(3)
+    found = agreement(learned, EXACT, EXACT)
+    assert (found.spearman, found.error, found.spread) == (1.0, 0.0, 1.0)
+    assert found.self_distance == pytest.approx(100.5)
+
+
+def test_a_collapsed_distance_has_no_spread_and_no_order() -> None:
+    found = agreement(np.ones((3, 3)), EXACT, EXACT)
+    assert (found.spread, found.spearman, found.value) == (0.0, 0.0, 0.0)
+    nothing = agreement(np.zeros((3, 3)), EXACT, EXACT)
+    assert (nothing.stress, nothing.error) == (1.0, 1.0)
+
+
+def test_neighbours_of_a_larger_set() -> None:
+    x = np.arange(12.0)
+    line = np.abs(x[:, None] - x)
+    assert agreement(line, line, line).overlap == 1.0
+    shuffled = np.random.default_rng(0).permutation(12)
+    assert agreement(line[shuffled][:, shuffled], line, line).overlap < 0.8
+
+
+def test_a_distance_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(ValueError, match="the learned distances must be finite, but 2 of its"):
+        agreement(matrix(np.nan, 1.0, 2.0), EXACT, EXACT)
+
+
+def test_rank_correlation_with_a_constant_is_zero() -> None:
+    assert rank_correlation(np.ones(4), np.arange(4.0)) == 0.0

@@ -497,7 +497,7 @@ _CAPTION = (
 )
 
 
-def draw_isolated(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """A panel for each measure that there is, a row for each method.
 
     Args:

@@ -19,18 +19,24 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "tabular": "exact metrics on finite MDPs: solve, values, aggregate, bounds",
-    "probe": "how much of its exact metric each method learns: the benchmark",
+    "exactness": "how much of its exact metric each method learns: the benchmark",
     "env": "tasks in pixels: preview, check, list",
     "train": "train an agent on a task",
     "eval": "evaluate a run's agent",
     "export": "write a run's agent for others to load",
     "neighbours": "draw the nearest states under a run's learned metric",
     "yardstick": "measure a run's representation: noise, state, rank, values",
-    "isolate": "train encoders by objectives alone on a run's replay buffer",
+    "offline": "train encoders by objectives alone on a run's replay buffer",
     "report": "write an interactive page about runs",
     "sweep": "train a grid of runs, on this machine or a Ray cluster",
     "reproduce": "make the paper's tables and figures; train the missing runs first",
     "doctor": "what this machine can do, what is missing and how to fix it",
+}
+
+_MOVED = {
+    "probe": "revbis probe is now revbis exactness",
+    "isolate": "revbis isolate is now revbis offline",
+    "bench": "the benchmarks are programs of the repository: python benchmarks/update.py",
 }
 
 # Tyro's message for a list of numbers, which includes the full type.
@@ -71,13 +77,13 @@ def _main(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0 if words else 2)
-    if words[0] == "bench":
-        _fail("the benchmarks are programs of the repository: python benchmarks/update.py")
     if words[0] == "--version":
         from revbis import __version__
 
         print(f"revbis {__version__}")
         return
+    if words[0] in _MOVED:
+        _fail(_MOVED[words[0]])
     if words[0] not in _COMMANDS:
         from revbis.io.schema import nearest
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from revbis.cli.console import print_table, run_missing
 
 if TYPE_CHECKING:
-    from revbis.representation.cells import Cell
+    from collections.abc import Callable, Sequence
+
+    from revbis.representation.cells import Record
+    from revbis.representation.exactness import ExactnessCell
     from revbis.representation.exactness_report import Results
+    from revbis.representation.workers import Steps, W
 
 _LARGEST = 20
 _MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS = 10**6, 1000, 1000
@@ -35,7 +40,7 @@ def command(
     gamma: float = 0.9,
     normalisation: Literal["own", "on", "off"] = "own",
     workers: int | None = None,
-    out: Path = Path("revbis-probe"),
+    out: Path = Path("revbis-exactness"),
 ) -> None:
     """Trains encoders by objectives alone and compares learned with exact distances.
 
@@ -44,13 +49,13 @@ def command(
     objective alone, without maximising reward. Its distances are compared with the exact metric of
     the same method and with value gaps. All of it takes about 50 minutes on two cores, --quick at
     most 2. Finished parts are kept: after an interruption, repeat the command.
-    Prints tables; writes probe.csv, probe.png, distances.png and a page, index.html.
+    Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html.
 
-    revbis probe --quick
+    revbis exactness --quick
 
-    revbis probe --methods simsr simsr-rev --steps 1000
+    revbis exactness --methods simsr simsr-rev --steps 1000
 
-    revbis probe --objective my_package.my_module:make
+    revbis exactness --objective my_package.my_module:make
 
     Args:
         methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
@@ -68,6 +73,44 @@ def command(
         out: Folder for the results.
     """
     from revbis.io import runtime, schema
+    from revbis.objectives.registry import OBJECTIVES
+
+    steps = (_QUICK_STEPS if quick else _STEPS) if steps is None else steps
+    seeds = (_QUICK_SEEDS if quick else _SEEDS) if seeds is None else seeds
+    check_flags(methods, objective, steps, seeds, workers)
+    if size > _LARGEST:
+        raise ValueError(
+            f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
+        )
+    schema.discount(gamma, "--gamma")
+    runtime.prepare(1)  # the networks are too small to gain from more threads
+    from revbis.representation.exactness import ExactnessSettings, plan
+    from revbis.representation.problems import SCENARIOS
+    from revbis.representation.workers import usable_cores
+
+    for name in scenarios:
+        schema.choice(name, SCENARIOS, "--scenarios")
+    chosen = scenarios or (_QUICK_SCENARIOS if quick else tuple(SCENARIOS))
+    settings = ExactnessSettings(
+        gamma=gamma, steps=steps, normalisation=_NORMALISATION[normalisation]
+    )
+    cells = plan(chosen, (*methods, *objective) or tuple(OBJECTIVES), seeds, size, settings)
+    _run(cells, out, workers or usable_cores())
+
+
+def check_flags(
+    methods: Sequence[str],
+    objective: Sequence[str],
+    steps: int,
+    seeds: int,
+    workers: int | None,
+) -> None:
+    """Refuses names and counts that no training of objectives alone can have.
+
+    Raises:
+        ValueError: With what was wanted.
+    """
+    from revbis.io import schema
     from revbis.io.plugins import FORM, is_factory_name
     from revbis.objectives.registry import OBJECTIVES
 
@@ -76,46 +119,47 @@ def command(
     for name in objective:
         if not is_factory_name(name):
             raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
-    steps = (_QUICK_STEPS if quick else _STEPS) if steps is None else steps
-    seeds = (_QUICK_SEEDS if quick else _SEEDS) if seeds is None else seeds
     schema.integer(steps, "--steps", 1, _MOST_STEPS)
     schema.integer(seeds, "--seeds", 1, _MOST_SEEDS)
     if workers is not None:
         schema.integer(workers, "--workers", 1, _MOST_WORKERS)
-    if size > _LARGEST:
-        raise ValueError(
-            f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
-        )
-    schema.discount(gamma, "--gamma")
-    runtime.prepare(1)  # the networks are too small to gain from more threads
-    from revbis.representation.cells import plan, usable_cores
-    from revbis.representation.exactness import ProbeSettings
-    from revbis.representation.problems import SCENARIOS
-
-    for name in scenarios:
-        schema.choice(name, SCENARIOS, "--scenarios")
-    chosen = scenarios or (_QUICK_SCENARIOS if quick else tuple(SCENARIOS))
-    settings = ProbeSettings(gamma=gamma, steps=steps, normalisation=_NORMALISATION[normalisation])
-    cells = plan(chosen, (*methods, *objective) or tuple(OBJECTIVES), seeds, size, settings)
-    _run(cells, out, workers or usable_cores())
 
 
-def _run(cells: dict[Cell, float], out: Path, workers: int) -> None:
-    from revbis.representation.cells import read_cell, run_cells
-    from revbis.representation.exactness_report import FILES, read_results, write_report
+def run_cells(
+    cells: dict[W, float],
+    out: Path,
+    read: Callable[[W, Path], Record | None],
+    run: Callable[[Path, W, Steps], None],
+    workers: int,
+) -> list[str]:
+    """Runs the cells that have no result yet; those that fail are warnings, and are returned.
+
+    Raises:
+        ValueError: If all failed.
+    """
+    from revbis.representation.workers import run_all
 
     out.mkdir(parents=True, exist_ok=True)
-    problems = run_missing(
+    failed = run_missing(
         cells,
-        lambda cell: read_cell(cell, out),
-        lambda missing, show: run_cells(missing, out, workers, show),
+        lambda cell: read(cell, out),
+        lambda missing, show: run_all(missing, partial(run, out), workers, show),
     )
+    problems = list(failed.values())
     if len(problems) == len(cells):
-        raise ValueError(next(iter(problems.values())))
-    for problem in problems.values():
+        raise ValueError(problems[0])
+    for problem in problems:
         print(f"revbis: warning: no result: {problem}", file=sys.stderr)
+    return problems
+
+
+def _run(cells: dict[ExactnessCell, float], out: Path, workers: int) -> None:
+    from revbis.representation.exactness import read_result, run_cell
+    from revbis.representation.exactness_report import FILES, read_results, write_report
+
+    problems = run_cells(cells, out, read_result, run_cell, workers)
     results = read_results(cells, out)
-    write_report(results, list(cells), out, list(problems.values()))
+    write_report(results, list(cells), out, problems)
     _print(results)
     print(f"written to {out}/: {', '.join(name for name in FILES if (out / name).exists())}")
 

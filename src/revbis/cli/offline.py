@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.cli.console import print_table, run_missing
+from revbis.cli.console import print_table
+from revbis.cli.exactness import check_flags, run_cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from revbis.representation.offline import IsolatedCell
+    from revbis.representation.offline import OfflineCell
 
-_MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS, _MOST_EPISODES = 10**6, 1000, 1000, 1000
-_NAME = "isolate"
+_MOST_EPISODES = 1000
+_NAME = "offline"
 
 
 def command(
-    replay: Path,
+    replay: Path | None = None,
     methods: tuple[str, ...] = (),
     objective: tuple[str, ...] = (),
     steps: int = 3000,
     seeds: int = 1,
     episodes: int = 10,
     workers: int | None = None,
-    out: Path = Path("revbis-isolate"),
+    out: Path = Path("revbis-offline"),
 ) -> None:
     """Trains encoders by objectives alone on the replay buffer of a run, and measures them.
 
@@ -34,15 +34,16 @@ def command(
     alone, without maximising reward. Objectives that need actions of the policy take those of the
     run's actor. Embeddings are measured by the yardsticks (see revbis yardstick --help), on
     episodes of the run's agent. A few minutes a method on the cpu preset's sizes. Finished parts
-    are kept: after an interruption, repeat the command. Prints a table; writes isolate.csv and a
-    figure of it, isolate.png (.svg, .pdf).
+    are kept: after an interruption, repeat the command. Prints a table; writes offline.csv and a
+    figure of it, offline.png (.svg, .pdf).
 
-    revbis isolate --replay runs/cpu/dmc-cartpole_swingup/drqv2/seed-1 --methods simsr simsr-rev
+    revbis offline --replay runs/cpu/dmc-cartpole_swingup/drqv2/seed-1 --methods simsr simsr-rev
 
-    revbis isolate --replay RUN --objective my_package.my_module:make --seeds 3
+    revbis offline --replay RUN --objective my_package.my_module:make --seeds 3
 
     Args:
-        replay: The folder of the run whose replay buffer is used.
+        replay: The folder of the run whose replay buffer is used; without it nothing is trained,
+            and the finished parts in --out are shown.
         methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
             --objective is given.
         objective: Your own objectives as package.module:factory, with or without --methods.
@@ -54,26 +55,19 @@ def command(
         out: Folder for the results.
     """
     from revbis.io import runtime, schema
-    from revbis.io.plugins import FORM, is_factory_name
-    from revbis.objectives.registry import OBJECTIVES
 
-    for name in methods:
-        schema.choice(name, OBJECTIVES, "--methods")
-    for name in objective:
-        if not is_factory_name(name):
-            raise ValueError(f"--objective must be {FORM}, got {name!r}; pass names to --methods")
-    schema.integer(steps, "--steps", 1, _MOST_STEPS)
-    schema.integer(seeds, "--seeds", 1, _MOST_SEEDS)
+    check_flags(methods, objective, steps, seeds, workers)
     schema.integer(episodes, "--episodes", 2, _MOST_EPISODES)
-    if workers is not None:
-        schema.integer(workers, "--workers", 1, _MOST_WORKERS)
     runtime.prepare(1)  # the workers share the cores
-    from revbis.representation.offline import IsolatedSettings, plan
+    from revbis.representation.offline import OfflineSettings, plan, plan_stored
     from revbis.runs.folder import unpacked
 
-    replay, settings = unpacked(replay), IsolatedSettings(steps=steps, episodes=episodes)
-    cells = plan(replay, (*methods, *objective), seeds, settings)
-    _run(cells, out, workers or _fitting(replay))
+    names, settings = (*methods, *objective), OfflineSettings(steps=steps, episodes=episodes)
+    if replay is None:
+        _run(plan_stored(out, names, seeds, settings), out, 1)
+    else:
+        replay = unpacked(replay)
+        _run(plan(replay, names, seeds, settings), out, workers or _fitting(replay))
 
 
 def _fitting(run: Path) -> int:
@@ -90,25 +84,17 @@ def _fitting(run: Path) -> int:
     return max(1, min(usable_cores(), available_bytes() // needed))
 
 
-def _run(cells: dict[IsolatedCell, float], out: Path, workers: int) -> None:
-    from revbis.analysis.figures import draw_isolated, save
+def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
+    from revbis.analysis.figures import draw_offline, save
+    from revbis.representation.cells import read_cell
     from revbis.representation.exactness_report import Results, write_csv
-    from revbis.representation.offline import read_cell, run_cells
+    from revbis.representation.offline import run_cell
 
-    out.mkdir(parents=True, exist_ok=True)
-    problems = run_missing(
-        cells,
-        lambda cell: read_cell(cell, out),
-        lambda missing, show: run_cells(missing, out, workers, show),
-    )
+    run_cells(cells, out, read_cell, run_cell, workers)
     rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
-    if not rows:
-        raise ValueError(next(iter(problems.values()), f"there are no results in {out}"))
-    for problem in problems.values():
-        print(f"revbis: warning: no result: {problem}", file=sys.stderr)
     _print(rows)
     write_csv(Results(rows, ()), out / f"{_NAME}.csv")
-    save(draw_isolated(rows), out, _NAME)
+    save(draw_offline(rows), out, _NAME)
     print(f"written to {out}/: {_NAME} (.csv, .png, .svg, .pdf)")
 
 

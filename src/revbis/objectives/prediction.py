@@ -23,7 +23,7 @@ class PredictionObjective(BaseObjective):
     action, so it needs one-step transitions. A terminal state is predicted like any other.
 
     No loss is on distances. `distance` is Euclidean, for whoever compares embeddings, and `metric`
-    names what the probe compares it with.
+    names what the benchmark compares it with.
 
     Args:
         latent_dim: D.

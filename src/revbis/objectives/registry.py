@@ -131,6 +131,7 @@ class ObjectiveEntry:
             do not set.
         one_step: Whether it learns from one-step transitions only, because it models what follows
             one action.
+        version: Raised when its numbers change: results that are kept are found by it.
     """
 
     name: str
@@ -139,6 +140,7 @@ class ObjectiveEntry:
     options: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     one_step: bool = False
+    version: int = 1
 
 
 def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,34 +10,56 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from revbis.io.plugins import described
-from revbis.objectives import NonFiniteError, Objective, ObjectiveOutput, make_objective
+from revbis.io.files import atomic_file
+from revbis.objectives import Objective, ObjectiveOutput, make_objective
 from revbis.objectives.registry import accepted_options
+from revbis.representation.cells import (
+    Record,
+    calling_objective,
+    cell_path,
+    code_key,
+    read_cell,
+    stored,
+    write_cell,
+)
 from revbis.representation.measures import (
     Agreement,
     agreement,
+    denoising_factor,
+    draw_others,
     rank_correlation,
-    state_denoising_factor,
 )
 from revbis.representation.problems import (
-    Dataset,
+    SCENARIOS,
     Problem,
     Whose,
+    build,
     collect,
     exact_distances,
     observe,
     value_gaps,
 )
+from revbis.tabular.readers import read_npz
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+BENCHMARK = 1  # its version: raised when numbers change, so that other results are not read
+
+Array = NDArray[np.float64]
 _HIDDEN = 256  # width of the objective's head
 _REPORT_EVERY = 50  # steps
+_RENDERINGS = 8  # pairs of observations that a distance between states is the mean of
+_POSITIVES = 16
+_MOST_DOTS = 1500
+_NOISY = 1.5  # how much longer a step takes with noisy pixels, and with ψ or a tie
+_WITH_PSI = 0.3
+_WITH_POLICY = 0.2
 
 
 @dataclass(frozen=True)
-class ProbeSettings:
+class ExactnessSettings:
     """What is trained, and for how long.
 
     Learning rates fall to 0 in equal steps.
@@ -65,7 +87,7 @@ class ProbeSettings:
 
 
 class StateEncoder(nn.Module):
-    """φ of the probe: a convolution and one Linear."""
+    """φ of the benchmark: a convolution and one Linear."""
 
     def __init__(self, shape: tuple[int, ...], latent_dim: int) -> None:
         super().__init__()
@@ -82,13 +104,13 @@ class StateEncoder(nn.Module):
         return z
 
 
-def make(method: str, actions: int, settings: ProbeSettings) -> Objective:
-    """The objective with the probe's settings, of those that it accepts.
+def make(method: str, actions: int, settings: ExactnessSettings) -> Objective:
+    """The objective with the benchmark's settings, of those that it accepts.
 
     Args:
         method: An objective's name, or package.module:factory.
         actions: Number of actions.
-        settings: Those of the probe.
+        settings: Those of the benchmark.
     """
     options: dict[str, Any] = {"hidden": _HIDDEN}
     if settings.normalisation is not None:
@@ -108,14 +130,18 @@ class Training:
         settings: What is trained, and for how long.
     """
 
-    def __init__(self, problem: Problem, method: str, seed: int, settings: ProbeSettings) -> None:
+    def __init__(
+        self, problem: Problem, method: str, seed: int, settings: ExactnessSettings
+    ) -> None:
         torch.manual_seed(seed)
         self.problem, self.method, self.settings = problem, method, settings
         self.generator = torch.Generator().manual_seed(seed)
         self.data = collect(problem, settings.transitions, np.random.default_rng(seed))
         self.encoder = StateEncoder(tuple(problem.images.shape[1:]), settings.latent_dim)
         self.objective = make(method, problem.mdp.n_actions, settings)
-        self._observed = _observations(problem, self.data, self.generator)
+        self._observed: tuple[Tensor, Tensor] | None = None
+        if problem.pixel_noise:  # the same state never looks the same
+            self._observed = self._observe(self.data.s), self._observe(self.data.s2)
         self._target = torch.from_numpy(problem.target).float()
 
     def run(self, progress: Callable[[int], None]) -> None:
@@ -156,14 +182,10 @@ class Training:
         z, next_z = self._embed(rows)
         actions = {name: self._draw(name, rows) for name in self.objective.policy_actions}
         action, reward = one_hot[self.data.a[rows]], self.data.r[rows]
-        try:
+        with calling_objective():
             return self.objective(
                 z, action, reward, discount, next_z, generator=self.generator, **actions
             )
-        except (ValueError, NonFiniteError):
-            raise
-        except Exception as error:
-            raise ValueError(f"calling the objective raised {described(error)}") from error
 
     def _embed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of states and of next states; no gradient is needed of the next."""
@@ -174,29 +196,14 @@ class Training:
             next_z = self.encoder(self._observed[1][rows])
         return self.encoder(self._observed[0][rows]), next_z
 
+    def _observe(self, states: Tensor) -> Tensor:
+        return observe(self.problem.images, states, self.problem.pixel_noise, self.generator)
+
     def _draw(self, name: str, rows: Tensor) -> Tensor:
         """Actions of the target policy, one-hot: at the states, or at the next ones."""
         states = self.data.s if name == "policy_action" else self.data.s2
         drawn = torch.multinomial(self._target[states[rows]], 1, generator=self.generator)
         return torch.eye(self.problem.mdp.n_actions)[drawn[:, 0]]
-
-
-def _observations(
-    problem: Problem, data: Dataset, generator: torch.Generator
-) -> tuple[Tensor, Tensor] | None:
-    """What was seen of states and next states, where the same state never looks the same."""
-    if problem.pixel_noise == 0:
-        return None
-    first, second = (
-        observe(problem.images, states, problem.pixel_noise, generator)
-        for states in (data.s, data.s2)
-    )
-    return first, second
-
-
-Array = NDArray[np.float64]
-_RENDERINGS = 8  # pairs of observations that a distance between states is the mean of
-_POSITIVES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +258,7 @@ def measure(
     problem: Problem,
     method: str,
     seed: int = 0,
-    settings: ProbeSettings | None = None,
+    settings: ExactnessSettings | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Measurement:
     """Trains an encoder by one objective alone and compares it with its exact metric.
@@ -267,7 +274,7 @@ def measure(
         ValueError: If the objective cannot be made, or raises.
         NonFiniteError: If training diverges.
     """
-    settings = settings or ProbeSettings()
+    settings = settings or ExactnessSettings()
     training = Training(problem, method, seed, settings)
     noise, before = _denoising(training, seed), _distances(training, seed)
     training.run(progress or (lambda _: None))
@@ -283,13 +290,14 @@ def measure(
 
         wanted = exact("target")
         others = agreement(unit * learned, *exact("behaviour")) if problem.off_policy else None
-        start = _upper(before[level], wanted[0])
+        i, j = np.triu_indices(len(learned), 1)
+        start = before[level] + before[level].T
         compared[level] = Compared(
             learned=unit * learned,
             exact=wanted[0],
             target=agreement(unit * learned, *wanted),
             behaviour=others,
-            untrained=rank_correlation(*start),
+            untrained=rank_correlation(start[i, j], wanted[0][i, j]),
         )
     return Measurement(
         method=method,
@@ -355,13 +363,153 @@ def _denoising(training: Training, seed: int) -> float | None:
     states = torch.arange(count).repeat(1 + _POSITIVES)
     seen = observe(problem.images, states, problem.pixel_noise, generator)
     z = training.objective.scale(training.encoder(seen)).reshape(1 + _POSITIVES, count, -1)
-    return state_denoising_factor(z[0], z[1:], generator)
-
-
-def _upper(learned: Array, exact: Array) -> tuple[Array, Array]:
-    i, j = np.triu_indices(len(exact), 1)
-    return (learned + learned.T)[i, j], exact[i, j]
+    others = draw_others(_POSITIVES, count, generator)
+    negatives = z[1:][torch.arange(_POSITIVES)[:, None], others]
+    return denoising_factor(z[0], z[1:], negatives, torch.float32)
 
 
 def _numbers(tensor: Tensor) -> Array:
     return np.asarray(tensor.double().numpy())
+
+
+@dataclass(frozen=True)
+class ExactnessCell:
+    """One cell.
+
+    Attributes:
+        scenario: A name of `SCENARIOS`.
+        method: An objective's name, or package.module:factory.
+        seed: The seed.
+        size: Side of the grids.
+        settings: What is trained, and for how long.
+    """
+
+    scenario: str
+    method: str
+    seed: int
+    size: int
+    settings: ExactnessSettings
+
+    @property
+    def title(self) -> str:
+        """The cell in a few words."""
+        return f"{self.method} on {self.scenario}, seed {self.seed}"
+
+    @property
+    def steps(self) -> int:
+        """Gradient steps."""
+        return self.settings.steps
+
+    @property
+    def label(self) -> str:
+        """What its files are named after."""
+        return f"{self.scenario}.{self.method}.{self.seed}"
+
+    @property
+    def key(self) -> Record:
+        """Everything that the result depends on."""
+        return {
+            "scenario": [self.scenario, asdict(SCENARIOS[self.scenario])],
+            "method": self.method,
+            "seed": self.seed,
+            "size": self.size,
+            "settings": asdict(self.settings),
+            **code_key(self.method, BENCHMARK),
+        }
+
+
+def plan(
+    scenarios: Sequence[str],
+    methods: Sequence[str],
+    seeds: int,
+    size: int,
+    settings: ExactnessSettings,
+) -> dict[ExactnessCell, float]:
+    """The cells, seed by seed, the longest of each first, and how much work each is.
+
+    Raises:
+        ValueError: For an objective or a grid that cannot be made, before time is spent on others.
+    """
+    problems = {name: build(name, size, settings.gamma) for name in scenarios}
+    cost = {}
+    for method in dict.fromkeys(methods):
+        for actions in {problem.mdp.n_actions for problem in problems.values()}:
+            objective = make(method, actions, settings)
+        psi = _WITH_PSI * (objective.compares == "state_action")
+        cost[method] = 1 + psi + _WITH_POLICY * len(objective.policy_actions)
+    cells = {
+        ExactnessCell(scenario, method, seed, size, settings): settings.steps
+        * cost[method]
+        * (_NOISY if SCENARIOS[scenario].pixels == "noisy" else 1.0)
+        for scenario in problems
+        for method in cost
+        for seed in range(seeds)
+    }
+    return dict(sorted(cells.items(), key=lambda item: (item[0].seed, -item[1])))
+
+
+def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) -> None:
+    """Trains and measures a cell, and writes its result.
+
+    Raises:
+        ValueError: If the objective cannot be made, or raises.
+        NonFiniteError: If training diverges.
+        OSError: If the result cannot be written.
+    """
+    problem = build(cell.scenario, cell.size, cell.settings.gamma)
+    result = measure(problem, cell.method, cell.seed, cell.settings, progress)
+    row: Record = {
+        "scenario": cell.scenario,
+        "method": cell.method,
+        "seed": cell.seed,
+        "metric": result.metric,
+        "claims": result.claims,
+        "c": result.c,
+    }
+    dots = {}
+    for name, compared in (("phi", result.phi), ("psi", result.psi)):
+        if compared is not None:
+            row |= {f"{name}_{key}": value for key, value in asdict(compared.target).items()}
+            if compared.behaviour is not None:
+                others = asdict(compared.behaviour).items()
+                row |= {f"{name}_behaviour_{key}": value for key, value in others}
+            row[f"{name}_spearman_untrained"] = compared.untrained
+            dots[name] = _some_pairs(compared)
+    row |= {"denoising": result.denoising, "denoising_untrained": result.untrained_denoising}
+    if cell.seed == 0:  # for the picture
+        with atomic_file(_dots_path(cell, out)) as file:
+            np.savez_compressed(file, allow_pickle=False, **dots)
+    write_cell(cell, out, row)
+
+
+def read_result(cell: ExactnessCell, out: Path) -> Record | None:
+    """The result of a cell, None if there is none; one that cannot be read counts as none."""
+    row = read_cell(cell, out)
+    try:
+        read_dots(cell, out)
+    except ValueError:
+        return None
+    return row
+
+
+def read_dots(cell: ExactnessCell, out: Path) -> dict[str, np.ndarray]:
+    """Learned and exact distances of some pairs: `phi` and `psi`, (2, n); {} if there are none.
+
+    Raises:
+        ValueError: If their file cannot be read.
+    """
+    path = stored(_dots_path(cell, out))
+    return read_npz(path) if path.exists() else {}
+
+
+def _dots_path(cell: ExactnessCell, out: Path) -> Path:
+    return cell_path(cell, out).with_suffix(".npz")
+
+
+def _some_pairs(compared: Compared) -> NDArray[np.float32]:
+    """Learned and exact distances of at most 1,500 pairs, (2, n)."""
+    i, j = np.triu_indices(len(compared.exact), 1)
+    count = min(_MOST_DOTS, len(i))
+    chosen = np.random.default_rng(0).choice(len(i), count, replace=False)
+    pairs = (i[chosen], j[chosen])
+    return np.stack([compared.learned[pairs], compared.exact[pairs]]).astype(np.float32)

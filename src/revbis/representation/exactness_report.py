@@ -1,4 +1,4 @@
-"""What the benchmark against exact metrics found: means with intervals, CSV, pictures, a page."""
+"""The report of the benchmark against exact metrics: tables, CSV, pictures and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from revbis import __version__
 from revbis.io.files import atomic_write
 from revbis.io.statistics import Interval, mean_interval
-from revbis.representation.cells import Cell, read_cell, read_dots
+from revbis.representation.exactness import read_dots, read_result
 from revbis.representation.problems import SCENARIOS
 
 if TYPE_CHECKING:
@@ -27,8 +27,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from revbis.representation.cells import Record
+    from revbis.representation.exactness import ExactnessCell
 
 NONE = "–"
+FILES = ("exactness.csv", "exactness.png", "distances.png", "index.html")
+_DRAWN = (
+    "simsr",
+    "mico",
+    "simsr-rev",
+    "simsr-rev-full-no-c",
+    "mico-rev-full-no-c",
+    "energy-rev-full-no-c",
+)
+_MOST_DRAWN = 6  # methods
+_MOST_ROWS = 2  # scenarios
 
 # Columns of tables: heading, name of the measure, whether its interval is shown.
 COLUMNS = (
@@ -48,6 +60,26 @@ COLUMNS = (
     ("denoising", "denoising", True),
     ("c", "c", False),
 )
+
+
+# Okabe and Ito's colours; φ and ψ differ in their marks, too.
+_LOOKS = {
+    "phi": ("φ against U, between states", "#0072B2", "o"),
+    "psi": ("ψ against G, between state-action pairs", "#D55E00", "D"),
+}
+_STYLE: dict[Any, Any] = {
+    "font.size": 11.0,
+    "axes.titlesize": 13.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+}
+_COLUMNS = 3
+_WIDTH = 16.0  # inches: a slide is 16 × 9
+_LEAST_HEIGHT, _ROW_HEIGHT = 1.4, 0.2  # inches, of a panel and of a method in it
+_SHORTEST = 30  # letters of a method's name before it is cut, at its start
+
+Dots = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -106,8 +138,8 @@ class Results:
         return table
 
     def _score(self, method: str) -> float:
-        found = [self.of(scenario, method, "phi_spearman") for scenario in self.scenarios]
-        return float(np.mean([each.value for each in found if each is not None]))
+        means = [self.of(scenario, method, "phi_spearman") for scenario in self.scenarios]
+        return float(np.mean([each.value for each in means if each is not None]))
 
 
 def write_csv(results: Results, path: Path) -> None:
@@ -132,26 +164,6 @@ def interval_text(value: Interval[float] | None, with_ends: bool) -> str:
     if not with_ends or np.isnan(value.low):
         return f"{value.value:.2f}"
     return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
-
-
-# Okabe and Ito's colours; φ and ψ differ in their marks, too.
-_LOOKS = {
-    "phi": ("φ against U, between states", "#0072B2", "o"),
-    "psi": ("ψ against G, between state-action pairs", "#D55E00", "D"),
-}
-_STYLE: dict[Any, Any] = {
-    "font.size": 11.0,
-    "axes.titlesize": 13.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-}
-_COLUMNS = 3
-_WIDTH = 16.0  # inches: a slide is 16 × 9
-_LEAST_HEIGHT, _ROW_HEIGHT = 1.4, 0.2  # inches, of a panel and of a method in it
-_SHORTEST = 30  # letters of a method's name before it is cut, at its start
-
-Dots = dict[str, np.ndarray]
 
 
 def draw_overview(results: Results, caption: str) -> Figure:
@@ -246,15 +258,15 @@ def _draw_scenario(panel: Axes, results: Results, scenario: str) -> None:
         panel.axvline(value, color="0.8", lw=0.8, zorder=0.5)
     for name, (label, colour, marker) in _LOOKS.items():
         shift = {"phi": -0.17, "psi": 0.17}[name]
-        found = [results.of(scenario, method, f"{name}_spearman") for method in results.methods]
-        places = [row + shift for row, value in enumerate(found) if value is not None]
-        values = [value for value in found if value is not None]
+        means = [results.of(scenario, method, f"{name}_spearman") for method in results.methods]
+        places = [row + shift for row, value in enumerate(means) if value is not None]
+        values = [value for value in means if value is not None]
         if not values:
             continue
         low, high = ([value[end] for value in values] for end in (1, 2))
         panel.hlines(places, low, high, color=colour, lw=2.2)
-        means = [value.value for value in values]
-        panel.plot(means, places, marker, color=colour, ms=6, mec="white", mew=0.6, label=label)
+        centres = [value.value for value in values]
+        panel.plot(centres, places, marker, color=colour, ms=6, mec="white", mew=0.6, label=label)
     panel.tick_params(axis="y", length=0)
 
 
@@ -283,42 +295,23 @@ def _short(method: str) -> str:
     return method if len(method) <= _SHORTEST else f"…{method[-_SHORTEST:]}"
 
 
-def chosen(methods: Sequence[str], favourites: Sequence[str], most: int) -> list[str]:
-    """A user's own methods and the favourites among these; all of them if they are few."""
-    if len(methods) <= most:
-        return list(methods)
-    wanted = [m for m in methods if ":" in m or m in favourites]
-    return (wanted or list(methods))[:most]
-
-
-FILES = ("probe.csv", "probe.png", "distances.png", "index.html")
-_DRAWN = (
-    "simsr",
-    "mico",
-    "simsr-rev",
-    "simsr-rev-full-no-c",
-    "mico-rev-full-no-c",
-    "energy-rev-full-no-c",
-)
-_MOST_DRAWN = 6  # methods
-_MOST_ROWS = 2  # scenarios
-
-
-def read_results(cells: Iterable[Cell], out: Path) -> Results:
+def read_results(cells: Iterable[ExactnessCell], out: Path) -> Results:
     """The results of these cells that there are, in the order of the benchmark.
 
     Raises:
         ValueError: If there is none.
     """
     order = {name: place for place, name in enumerate(SCENARIOS)}
-    rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
+    rows = [row for cell in cells if (row := read_result(cell, out)) is not None]
     if not rows:
         raise ValueError(f"there are no results in {out}")
     rows.sort(key=lambda row: (order[row["scenario"]], row["method"], row["seed"]))
     return Results(rows, sorted({row["scenario"] for row in rows}, key=order.__getitem__))
 
 
-def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: list[str]) -> None:
+def write_report(
+    results: Results, cells: Sequence[ExactnessCell], out: Path, problems: list[str]
+) -> None:
     """Writes `FILES`.
 
     Args:
@@ -334,24 +327,34 @@ def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: l
         f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
         f"revbis {__version__}"
     )
-    write_csv(results, out / "probe.csv")
+    write_csv(results, out / "exactness.csv")
     overview = as_png(draw_overview(results, caption))
-    atomic_write(out / "probe.png", overview)
-    drawn = chosen(results.methods, _DRAWN, _MOST_DRAWN)
+    atomic_write(out / "exactness.png", overview)
+    drawn = results.methods
+    if len(drawn) > _MOST_DRAWN:  # a user's own, and the best known of ours
+        known = [name for name in drawn if ":" in name or name in _DRAWN]
+        drawn = (known or drawn)[:_MOST_DRAWN]
     dots = {
-        (cell.scenario, cell.method): read_dots(cell, out)
+        (cell.scenario, cell.method): pairs
         for cell in cells
         if cell.seed == 0
         and cell.method in drawn
         and cell.scenario in results.scenarios[:_MOST_ROWS]
-        and read_cell(cell, out) is not None
+        and read_result(cell, out) is not None
+        and (pairs := read_dots(cell, out))
     }
     pictures = [overview]
     if dots:
         pictures.append(as_png(draw_dots(dots, results, "Seed 0, a sample of the pairs")))
         atomic_write(out / "distances.png", pictures[1])
-    page = _templates().get_template("exactness.html")
-    text = page.render(
+    templates = Environment(
+        loader=PackageLoader("revbis.representation", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text = templates.get_template("exactness.html").render(
         results=results,
         scenarios=SCENARIOS,
         settings=settings,
@@ -362,14 +365,3 @@ def write_report(results: Results, cells: Sequence[Cell], out: Path, problems: l
         version=__version__,
     )
     atomic_write(out / "index.html", text.encode(errors="replace"))
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("revbis.representation.exactness", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

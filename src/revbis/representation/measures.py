@@ -23,25 +23,32 @@ _CONSTANT = 1e-9  # a deviation below this, relative to the mean, is rounding
 _TAIL = 0.1  # share of a return that a time limit may cut off
 
 
-def denoising_factor(anchors: Tensor, positives: Tensor, generator: torch.Generator) -> float:
+def denoising_factor(
+    anchors: Tensor, positives: Tensor, negatives: Tensor, dtype: torch.dtype = torch.float64
+) -> float:
     """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
 
-    Pos is the mean L2 distance of anchors to their positives, Neg to as many other anchors. 0 where
-    both are 0, as for a constant embedding.
+    Pos is the mean L2 distance of anchors to their positives, Neg to their negatives. 0 where both
+    are 0, as for a constant embedding.
 
     Args:
-        anchors: Embeddings of what was seen at N moments, [N, D] with N at least 2.
-        positives: Embeddings of the same moments with other noise, [P, N, D].
-        generator: Draws the P negatives of each anchor.
+        anchors: Embeddings of N observations, [N, D].
+        positives: Embeddings of the same moments or states with other noise, [P, N, D].
+        negatives: Embeddings of others, [P, N, D].
+        dtype: Precision of the distances.
     """
-    draws, count, _ = positives.shape
-    step = torch.randint(1, count, (draws, count), generator=generator)
-    others = anchors[(torch.arange(count) + step) % count]
     pos, neg = (
-        float(torch.linalg.vector_norm((each - anchors).double(), dim=2).mean())
-        for each in (positives, others)
+        torch.linalg.vector_norm(each - anchors, dim=2, dtype=dtype).mean()
+        for each in (positives, negatives)
     )
-    return (neg - pos) / (neg + pos) if neg + pos > 0 else 0.0
+    total = float(neg + pos)
+    return float(neg - pos) / total if total > 0 else 0.0
+
+
+def draw_others(draws: int, count: int, generator: torch.Generator) -> Tensor:
+    """Indices of other elements for each of `count`, at least 2: [draws, count]."""
+    step = torch.randint(1, count, (draws, count), generator=generator)
+    return (torch.arange(count) + step) % count
 
 
 def state_probe(z: Array, states: Array, episode: Ints) -> float | None:
@@ -184,27 +191,6 @@ def rank_correlation(x: Array, y: Array) -> float:
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     return float(stats.spearmanr(x, y).statistic)
-
-
-def state_denoising_factor(anchors: Tensor, again: Tensor, generator: torch.Generator) -> float:
-    """(Neg − Pos)/(Neg + Pos): 1 if noise does not move embeddings, 0 if it moves them like states.
-
-    Pos is the mean L2 distance of an anchor to observations of its own state, Neg to observations
-    of other states, 16 of each.
-
-    Args:
-        anchors: Embeddings of an observation of each state, [S, D].
-        again: Embeddings of further observations of each state, [16, S, D].
-        generator: Draws the negatives.
-    """
-    draws, states, _ = again.shape
-    positive = torch.linalg.vector_norm(again - anchors, dim=2).mean()
-    own = torch.arange(states)
-    step = torch.randint(1, states, (draws, states), generator=generator)
-    others = again[torch.arange(draws)[:, None], (own + step) % states]
-    negative = torch.linalg.vector_norm(others - anchors, dim=2).mean()
-    total = float(positive + negative)
-    return float(negative - positive) / total if total > 0 else 0.0
 
 
 def _relative(value: float, size: float) -> float:

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import revbis.agents
-import revbis.envs
-import revbis.objectives
-import revbis.replay
-import revbis.representation
-import revbis.runs
 from revbis.agents.drqv2 import ActorCritic, Parts, noisy_action
 from revbis.agents.settings import DrQV2Settings
 from revbis.envs import make_env
 from revbis.io.files import digest
-from revbis.io.plugins import described
-from revbis.objectives import NonFiniteError
 from revbis.objectives.registry import OBJECTIVES
 from revbis.representation.cells import (
     Record,
-    checksum,
-    code_checksum,
-    own_code,
-    read_result,
-    write_result,
+    calling_objective,
+    code_key,
+    read_cell,
+    stored_keys,
+    write_cell,
 )
 from revbis.representation.episodes import collect
-from revbis.representation.workers import run_all
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
 from revbis.runs.evaluate import yardstick_seeds
@@ -43,12 +33,23 @@ from revbis.runs.run import open_run
 from revbis.runs.trainer import make_replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from revbis.objectives import Objective, ObjectiveOutput
     from revbis.replay import Batch, Replay
-    from revbis.representation.workers import Show
     from revbis.runs.config import Config
+
+BENCHMARK = 1  # its version: raised when numbers change, so that other results are not read
+
+_LOG = logging.getLogger("revbis")
+# Every objective has its own defaults, whatever the run's method was given.
+_OWN = dict.fromkeys(
+    ("objective_loss", "normalisation", "pairing", "beta", "coefficient", "reward_scale")
+    + ("objective_hidden",)
+)
+_REPORT_EVERY = 10  # steps
+_WITH_POLICY = 0.4  # how much longer a step takes with a pass of the actor
 
 
 class Source:
@@ -155,14 +156,6 @@ def source_of(folder: Path, identity: str) -> Source:
     return source
 
 
-# Every objective has its own defaults, whatever the run's method was given.
-_OWN = dict.fromkeys(
-    ("objective_loss", "normalisation", "pairing", "beta", "coefficient", "reward_scale")
-    + ("objective_hidden",)
-)
-_REPORT_EVERY = 10  # steps
-
-
 def settings_of(config: Config, method: str) -> DrQV2Settings:
     """Settings of an agent with this objective, of the run's sizes and rates.
 
@@ -179,7 +172,7 @@ class PolicyNeededError(ValueError):
     """An objective needs actions that the run's policy cannot give."""
 
 
-class Isolated:
+class OfflineTraining:
     """An encoder, its projection and an objective, untrained.
 
     Args:
@@ -259,7 +252,7 @@ class Isolated:
             name: self._source.policy_actions(places[name], self._generator)
             for name in self.objective.policy_actions
         }
-        try:
+        with calling_objective():
             return self.objective(
                 self._embed(batch.obs),
                 batch.action,
@@ -269,19 +262,10 @@ class Isolated:
                 generator=self._generator,
                 **actions,
             )
-        except (ValueError, NonFiniteError):
-            raise
-        except Exception as error:
-            raise ValueError(f"calling the objective raised {described(error)}") from error
-
-
-_LOG = logging.getLogger("revbis")
-_FOLDER = "cells"
-_WITH_POLICY = 0.4  # how much longer a step takes with a pass of the actor
 
 
 @dataclass(frozen=True)
-class IsolatedSettings:
+class OfflineSettings:
     """How long is trained, and what is measured on.
 
     Attributes:
@@ -296,22 +280,22 @@ class IsolatedSettings:
 
 
 @dataclass(frozen=True)
-class IsolatedCell:
+class OfflineCell:
     """One cell.
 
     Attributes:
-        run: The folder of the run with the replay buffer.
+        run: The folder of the run with the replay buffer; None if it is gone.
         checkpoint: The identity of its checkpoint.
         method: An objective's name, or package.module:factory.
         seed: Of initialisation and batches.
         settings: How long is trained, and what is measured on.
     """
 
-    run: Path
+    run: Path | None
     checkpoint: str
     method: str
     seed: int
-    settings: IsolatedSettings
+    settings: OfflineSettings
 
     @property
     def title(self) -> str:
@@ -324,6 +308,11 @@ class IsolatedCell:
         return self.settings.steps
 
     @property
+    def label(self) -> str:
+        """What its files are named after."""
+        return f"{self.method}.{self.seed}"
+
+    @property
     def key(self) -> Record:
         """Everything that the result depends on; wherever the run's folder is."""
         return {
@@ -331,20 +320,13 @@ class IsolatedCell:
             "method": self.method,
             "seed": self.seed,
             "settings": asdict(self.settings),
-            "code": _code(),
-            "own_code": own_code(self.method),
-            "torch": torch.__version__,
+            **code_key(self.method, BENCHMARK),
         }
-
-    def path(self, out: Path) -> Path:
-        """Where its result is, or goes."""
-        name = self.method.replace(":", ".")
-        return out / _FOLDER / f"{name}.{self.seed}.{checksum(self.key)}.json"
 
 
 def plan(
-    run: Path, methods: Sequence[str], seeds: int, settings: IsolatedSettings
-) -> dict[IsolatedCell, float]:
+    run: Path, methods: Sequence[str], seeds: int, settings: OfflineSettings
+) -> dict[OfflineCell, float]:
     """The cells, seed by seed, and how much work each is.
 
     Args:
@@ -362,7 +344,7 @@ def plan(
     cost, left_out = {}, []
     for method in dict.fromkeys(methods or OBJECTIVES):
         try:
-            objective = Isolated(source, method, 0).objective
+            objective = OfflineTraining(source, method, 0).objective
         except PolicyNeededError:
             if methods:
                 raise
@@ -372,53 +354,61 @@ def plan(
     if left_out:
         _LOG.warning("left out, as they need actions of a DrQ-v2 run: %s", ", ".join(left_out))
     return {
-        IsolatedCell(run, source.identity, method, seed, settings): cost[method]
+        OfflineCell(run, source.identity, method, seed, settings): cost[method]
         for seed in range(seeds)
         for method in cost
     }
 
 
-def run_cells(
-    cells: Mapping[IsolatedCell, float], out: Path, workers: int, show: Show
-) -> dict[IsolatedCell, str]:
-    """Runs cells in turn, as `revbis.representation.workers.run_all` does; returns what failed."""
-    return run_all(cells, partial(_run, out), workers, show)
+def plan_stored(
+    out: Path, methods: Sequence[str], seeds: int, settings: OfflineSettings
+) -> dict[OfflineCell, float]:
+    """The cells that a folder has results of, for when their run is gone; there is no work left.
+
+    Args:
+        out: The folder, with results of one replay buffer.
+        methods: The objectives; if there are none, all of the registry.
+        seeds: Number of seeds.
+        settings: Of every cell.
+
+    Raises:
+        ValueError: If it has none of these, or results of several buffers.
+    """
+    checkpoints = sorted({key["checkpoint"] for key in stored_keys(out) if "checkpoint" in key})
+    if len(checkpoints) > 1:
+        raise ValueError(f"{out} has results of {len(checkpoints)} buffers: name one by --replay")
+    cells = [
+        OfflineCell(None, checkpoint, method, seed, settings)
+        for checkpoint in checkpoints
+        for seed in range(seeds)
+        for method in methods or OBJECTIVES
+    ]
+    finished = {cell: 0.0 for cell in cells if read_cell(cell, out) is not None}
+    if not finished:
+        raise ValueError(f"{out} has no such results: pass the run to train on by --replay")
+    return finished
 
 
-def read_cell(cell: IsolatedCell, out: Path) -> Record | None:
-    """The result of a cell, None if there is none; one that cannot be read counts as none."""
-    return read_result(cell.path(out), cell.key)
+def run_cell(out: Path, cell: OfflineCell, progress: Callable[[int], None]) -> None:
+    """Trains and measures a cell, and writes its result.
 
-
-def _run(out: Path, cell: IsolatedCell, progress: Callable[[int], None]) -> None:
-    """Trains and measures a cell, and writes its result."""
+    Raises:
+        ValueError: If the objective cannot be made, or raises, or the run has gone on.
+        NonFiniteError: If training diverges.
+        OSError: If the result cannot be written.
+    """
+    assert cell.run is not None
     source = source_of(cell.run, cell.checkpoint)
-    isolated = Isolated(source, cell.method, cell.seed)
+    training = OfflineTraining(source, cell.method, cell.seed)
     pool = source.pool(cell.settings.episodes, cell.settings.seed, lambda: progress(0))
-    before = pool.measure(isolated.embeddings, isolated.distance)
-    isolated.run(cell.settings.steps, progress)
+    before = pool.measure(training.embeddings, training.distance)
+    training.run(cell.settings.steps, progress)
     row: Record = {
         "task": source.config.task,
         "method": cell.method,
         "seed": cell.seed,
-        **pool.measure(isolated.embeddings, isolated.distance),
+        **pool.measure(training.embeddings, training.distance),
         **{f"{name}_untrained": value for name, value in before.items()},
-        "c": isolated.objective.status().get("c"),
+        "c": training.objective.status().get("c"),
     }
-    write_result(cell.path(out), cell.key, row)
-
-
-@cache
-def _code() -> str:
-    """A checksum of the code that decides results."""
-    parts = (
-        revbis.objectives,
-        revbis.representation,
-        revbis.representation.offline,
-        revbis.replay,
-        revbis.agents,
-    )
-    folders = [Path(part.__path__[0]) for part in (*parts, revbis.envs)]
-    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    training = Path(revbis.runs.__path__[0])
-    return code_checksum([*files, training / "build.py", training / "evaluate.py"])
+    write_cell(cell, out, row)

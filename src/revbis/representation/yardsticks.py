@@ -21,6 +21,7 @@ from revbis.representation.episodes import (
 from revbis.representation.measures import (
     complete_returns,
     denoising_factor,
+    draw_others,
     rank_correlation,
     returns_to_go,
     state_probe,
@@ -139,8 +140,8 @@ class Pool:
             draws = [self._redrawn(embed, disturbance, generator) for _ in range(_DRAWS)]
             for name, z in anchors.items():
                 positives = torch.stack([draw[name] for draw in draws])
-                negatives = torch.Generator().manual_seed(self._seed)
-                factors[name][measure] = denoising_factor(z, positives, negatives)
+                others = draw_others(_DRAWS, len(z), torch.Generator().manual_seed(self._seed))
+                factors[name][measure] = denoising_factor(z, positives, z[others])
         return factors
 
     def _redrawn(

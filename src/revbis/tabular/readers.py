@@ -37,14 +37,15 @@ _UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
 )
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_npz(path: str | os.PathLike[str] | zipfile.Path) -> dict[str, Any]:
     """The arrays of a .npz file; nothing is unpickled, nothing is read that does not fit in memory.
 
     Raises:
         ValueError: If the file is missing or not readable.
     """
     try:
-        with Path(path).open("rb") as handle, zipfile.ZipFile(handle) as archive:
+        file_path = path if isinstance(path, zipfile.Path) else Path(path)
+        with file_path.open("rb") as handle, zipfile.ZipFile(handle) as archive:
             _refuse_what_does_not_fit(archive)
             _refuse_false_headers(archive)
             handle.seek(0)

@@ -1,0 +1,182 @@
+"""`revbis exactness`: tables, files and mistakes."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from revbis.cli import main
+from revbis.objectives import NonFiniteError
+from revbis.representation import exactness
+from revbis.representation.exactness_report import Results, draw_overview
+
+OWN = "tests.objectives.own_objectives"
+SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
+
+
+@pytest.mark.parametrize("measures", [("phi",), ("phi", "psi")])
+def test_the_legend_has_what_the_picture_has(measures: tuple[str, ...]) -> None:
+    found = {f"{name}_spearman": 0.5 for name in measures}
+    results = Results([{"scenario": "rooms", "method": "simsr", "seed": 0, **found}], ["rooms"])
+    (legend,) = draw_overview(results, "one seed").legends
+    assert len(legend.get_texts()) == len(measures)
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "exactness.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_command_writes_table_records_pictures_and_page(tmp_path: Path, capsys) -> None:
+    scenarios = ["rooms-off-policy", "rooms-noisy", "garnet"]
+    words = ["--methods", "simsr", "mico-rev", "--scenarios", *scenarios, "--seeds", "2"]
+    main(["exactness", *words, *SMALL, "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "four rooms, noise in every pixel, uniform policy" in printed
+    assert "ρ of φ with U / of ψ with G" in printed
+    rows = rows_of(tmp_path)
+    assert len(rows) == 3 * 2 * 2
+    by_scenario = {row["scenario"]: row for row in rows if row["method"] == "mico-rev"}
+    assert [bool(by_scenario[name]["denoising"]) for name in scenarios] == [False, True, False]
+    behaviour = [bool(by_scenario[name]["phi_behaviour_spearman"]) for name in scenarios]
+    assert behaviour == [True, False, False]
+    assert {row["claims"] for row in rows} == {"behaviour"}
+    for name in ("exactness.png", "distances.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+    assert all(f"<h2>{name}</h2>" in page for name in scenarios)
+
+
+def test_finished_cells_are_reused(tmp_path: Path, capsys, monkeypatch) -> None:
+    words = ["exactness", "--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
+    main([*words, "--methods", "simsr"])
+    first = (tmp_path / "exactness.csv").read_bytes()
+    main([*words, "--methods", "simsr", "energy"])
+    assert "1 of 2 cells are there already" in capsys.readouterr().out
+    assert [row["method"] for row in rows_of(tmp_path)] == ["energy", "simsr"]
+    monkeypatch.setattr("revbis.representation.workers.run_all", None)  # nothing is run
+    main([*words, "--methods", "simsr"])
+    assert (tmp_path / "exactness.csv").read_bytes() == first
+
+
+def test_quick_is_one_seed_of_two_scenarios(tmp_path: Path) -> None:
+    main(["exactness", "--quick", "--methods", "simsr", *SMALL, "--out", str(tmp_path)])
+    cells = [(row["scenario"], row["seed"]) for row in rows_of(tmp_path)]
+    assert cells == [("rooms", "0"), ("rooms-off-policy", "0")]
+
+
+def test_the_command_takes_an_own_objective(tmp_path: Path, capsys) -> None:
+    words = ["--objective", f"{OWN}:make", "--scenarios", "rooms", "--seeds", "1", *SMALL]
+    main(["exactness", *words, "--out", str(tmp_path)])
+    assert "own_objectives:make" in capsys.readouterr().out
+    (row,) = rows_of(tmp_path)
+    assert (row["method"], row["metric"], row["claims"]) == (f"{OWN}:make", "revised", "behaviour")
+    main(["exactness", "--methods", "simsr", *words, "--out", str(tmp_path)])
+    assert [row["method"] for row in rows_of(tmp_path)] == ["simsr", f"{OWN}:make"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("infinite_distance", "distance(x, y) has 24 non-finite values of 24"),
+        ("raises", "the factory raised KeyError at own_objectives.py"),
+        ("returns_none", "the factory must return an objective, got None"),
+        ("no_such", "has no function 'no_such'"),
+    ],
+)
+def test_an_own_objective_that_does_not_work_is_refused_first(
+    factory: str, message: str, tmp_path: Path, capsys
+) -> None:
+    out = tmp_path / "out"
+    words = ["--methods", "simsr", "--objective", f"{OWN}:{factory}", "--out", str(out)]
+    with pytest.raises(SystemExit) as stop:
+        main(["exactness", *words])
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and not out.exists()
+    assert error.startswith(f"revbis: error: {OWN}:{factory}") and message in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--methods", "simrs"], "did you mean 'simsr'"),
+        (["--objective", "simsr"], "must be package.module:factory, got 'simsr'; pass names to"),
+        (["--objective", "nowhere:make"], "nowhere:make: there is no module 'nowhere'"),
+        (["--scenarios", "room"], "--scenarios must be one of rooms, .*; did you mean 'rooms'"),
+        (["--steps", "0"], "--steps must be at least 1"),
+        (["--steps", "1000001"], "--steps must be at most 1,000,000, got 1000001"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--seeds", "1001"], "--seeds must be at most 1,000, got 1001"),
+        (["--workers", "0"], "--workers must be at least 1"),
+        (["--gamma", "1"], r"--gamma must be in \[0, 1\)"),
+        (["--gamma", "nan"], "--gamma: must be a finite number, got 'nan'"),
+        (["--size", "3"], "size must be at least 5"),
+        (["--size", "1e3"], "--size must be at most 20, got 1000"),
+        (["--normalisation", "both"], "--normalisation"),
+    ],
+)
+def test_mistakes_get_one_line(
+    words: list[str], message: str, capsys, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["exactness", *words])
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2
+    assert re.search(message, error) and len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> None:
+    def diverge(*_: object) -> None:
+        raise NonFiniteError("z", 3, 10, 7)
+
+    monkeypatch.setattr("revbis.representation.exactness.measure", diverge)
+    words = ["--methods", "mico", "--scenarios", "rooms", *SMALL, "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as stop:
+        main(["exactness", *words])
+    assert stop.value.code == 2
+    assert "error: mico on rooms, seed 0: z has 3 non-finite values" in capsys.readouterr().err
+
+
+def test_divergence_of_one_method_is_a_warning(capsys, tmp_path, monkeypatch) -> None:
+    measure = exactness.measure
+
+    def diverge(problem, method, *rest):
+        if method == "mico":
+            raise NonFiniteError("z", 3, 10, 7)
+        return measure(problem, method, *rest)
+
+    monkeypatch.setattr(exactness, "measure", diverge)
+    words = ["--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
+    main(["exactness", "--methods", "mico", "simsr", *words])
+    assert "warning: no result: mico on rooms, seed 0: z has 3" in capsys.readouterr().err
+    assert [row["method"] for row in rows_of(tmp_path)] == ["simsr"]
+    assert "Without a result: mico on rooms, seed 0" in (tmp_path / "index.html").read_text()
+
+
+def test_methods_are_ordered_by_their_mean_over_scenarios() -> None:
+    scores = {"a": (0.9, 0.1), "b": (0.7, 0.7), "c": (0.6, None)}
+    rows = [
+        {"scenario": scenario, "method": method, "seed": 0, "phi_spearman": score, "c": 0.9}
+        for method, pair in scores.items()
+        for scenario, score in zip(("rooms", "slip"), pair, strict=True)
+        if score is not None
+    ]
+    results = Results(rows, ["rooms", "slip"])
+    assert results.methods == ["b", "c", "a"]
+    assert results.overview()[1] == {"method": "c", "rooms": "0.60", "slip": "–"}
+    assert [row["method"] for row in results.table("slip")] == ["b", "a"]
+    assert results.table("rooms")[0] == {"method": "b", "φ: ρ with U": "0.70", "c": "0.90"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("probe", "exactness"), ("isolate", "offline")])
+def test_old_names_say_the_new_one(old: str, new: str, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([old, "--quick"])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error == f"revbis: error: revbis {old} is now revbis {new}\n"
