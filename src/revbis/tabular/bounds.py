@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from revbis.io import schema
 from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult, as_result
-from revbis.tabular.solver import blank_result, make_problem
+from revbis.tabular.solver import make_problem, make_query
 from revbis.tabular.values import bounded_value
 
 if TYPE_CHECKING:
@@ -64,16 +64,16 @@ def certify(
     Returns:
         A `Certificate`; its bounds account for rounding.
     """
-    blank = blank_result(metric, mdp, policy, gamma, c=c, level=level)
-    d = schema.finite_matrix(d, (blank.n, blank.n), "d")
-    problem = make_problem(blank)
+    query = make_query(metric, mdp, policy, gamma, c=c, level=level)
+    d = schema.finite_matrix(d, (query.n, query.n), "d")
+    problem = make_problem(query)
     applied, roundoff = problem.apply(d)
     change = applied - d
     low, high = float(change.min()) - roundoff, float(change.max()) + roundoff
     if find_metric(metric).pinned(mdp):
         # Some pairs do not move with κ: an interval that contains 0 is valid for them too.
         low, high = min(low, 0.0), max(high, 0.0)
-    scale = 1 - blank.discount
+    scale = 1 - query.discount
     return Certificate(
         error_bound=max(abs(low), abs(high)) / scale,
         lower=low / scale,

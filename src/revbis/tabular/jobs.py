@@ -224,10 +224,10 @@ def classes_row(result: MetricResult, merged: Aggregation) -> Row:
     }
 
 
-def statement_row(statement: Theorem) -> Row:
+def theorem_row(theorem: Theorem) -> Row:
     """Whether an inequality holds."""
-    holds = "yes" if statement.holds else ("NO" if statement.theorem else "no")
-    return {"statement": statement.text, "holds": holds, "margin": f"{statement.margin:.2e}"}
+    holds = "yes" if theorem.holds else ("NO" if theorem.proved else "no")
+    return {"statement": theorem.text, "holds": holds, "margin": f"{theorem.margin:.2e}"}
 
 
 MATRIX_UP_TO = 5000  # a low-rank result above is written as an embedding
