@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from warnings import warn
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from revbis.io import schema
 from revbis.io.machine import ensure_fits
@@ -23,6 +23,9 @@ from revbis.tabular.registry import (
     find_metric,
 )
 from revbis.tabular.result import MetricResult, Query
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class ToleranceWarning(UserWarning):
