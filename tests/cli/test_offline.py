@@ -28,8 +28,8 @@ from revbis.representation.offline import (
 )
 from revbis.representation.yardsticks import Pool
 from revbis.runs.config import Config
-from revbis.runs.evaluate import yardstick_seeds
 from revbis.runs.run import open_run, train
+from revbis.runs.seeds import episode_seeds
 from revbis.runs.trainer import make_replay
 from revbis.sweep.plan import memory_bytes
 
@@ -201,7 +201,7 @@ def test_all_code_that_decides_a_result_is_part_of_its_key(monkeypatch) -> None:
     files: list[Path] = []
     monkeypatch.setattr("revbis.representation.offline.code_checksum", files.extend)
     offline._code.__wrapped__()
-    deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, yardstick_seeds)
+    deciding = (Pool, Isolated, DrQV2, make_env, make_replay, rank_correlation, episode_seeds)
     assert {Path(inspect.getfile(part)) for part in deciding} <= set(files)
 
 

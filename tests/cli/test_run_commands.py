@@ -19,7 +19,6 @@ from revbis.cli import main
 from revbis.cli.train import describe
 from revbis.representation.neighbours import find_neighbours
 from revbis.runs.config import Config
-from revbis.runs.evaluate import command_seeds, episode_seed
 from revbis.runs.presets import preset_config
 from revbis.runs.records import Progress, Status
 from revbis.runs.run import open_run, resolve_device, train
@@ -115,13 +114,6 @@ def test_eval_with_a_video(run: Config, tmp_path: Path, capsys: pytest.CaptureFi
     assert len(frames) == 51  # the first and one for each of 1000 / 20 agent steps
     assert frames[0].shape == (256, 256, 3)
     assert np.abs(frames[0].astype(int) - frames[-1]).max() > 30
-
-
-def test_eval_plays_no_episode_of_the_run() -> None:
-    """Also if it is given the run's own seed."""
-    own = {episode_seed(1, stream, number) for stream in (0, 3, 4) for number in range(20)}
-    own |= {episode_seed(1, 1, number, episode) for number in range(20) for episode in range(5)}
-    assert own.isdisjoint(command_seeds(1, 20))
 
 
 def test_eval_is_repeatable(run: Config, tmp_path: Path) -> None:

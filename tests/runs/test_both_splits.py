@@ -10,9 +10,10 @@ from tests.runs import evaluations, flags, tiny_config
 from revbis.cli import main
 from revbis.envs import make_env
 from revbis.runs.config import Config
-from revbis.runs.evaluate import episode_seed, evaluate
+from revbis.runs.evaluate import evaluate
 from revbis.runs.presets import preset_config
 from revbis.runs.run import open_run, train
+from revbis.runs.seeds import Stream, derive_seed
 
 WALK = {
     "task": "tests.runs:Walk",
@@ -54,7 +55,7 @@ def test_every_evaluation_is_on_both_with_the_same_seeds(tmp_path):
         assert line["train_returns"] != line["returns"]
     # The last evaluation again, with the agent of the last checkpoint.
     _, agent = open_run(config.directory)
-    seeds = [episode_seed(config.seed, 1, 2, number) for number in range(2)]
+    seeds = [derive_seed(config.seed, Stream.EVALUATION, 2, number) for number in range(2)]
     for split, name in (("eval", "returns"), ("train", "train_returns")):
         env = make_env(**config.environment, seed=0, distractor_split=split)
         assert [episode.total for episode in evaluate(agent, env, seeds)] == lines[-1][name]

@@ -8,8 +8,8 @@ import torch
 from tests.runs import evaluations, tiny_config
 
 from revbis.representation.yardsticks import measure
-from revbis.runs.evaluate import yardstick_seeds
 from revbis.runs.run import open_run, train
+from revbis.runs.seeds import Stream, episode_seeds
 
 torch.set_num_threads(1)
 NOISY = {
@@ -48,7 +48,7 @@ def test_they_are_measured_at_evaluations_that_are_due(whole):
 
 def test_they_are_of_the_agent_at_that_time(whole):
     config, agent = open_run(whole.directory)
-    seeds = yardstick_seeds(config.seed, 2)
+    seeds = episode_seeds(config.seed, Stream.YARDSTICKS, 2)
     values = measure(config.environment, config.discount, agent, seeds)
     assert values == evaluations(whole)[-1]["yardsticks"]
 

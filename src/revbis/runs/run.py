@@ -7,9 +7,8 @@ import logging
 import platform
 import shutil
 import subprocess
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +82,10 @@ def train(
     """
     folder = config.directory
     if not restart:
-        _show_changes(config, folder)
+        if (folder / CONFIG).exists():
+            before = Config.read(folder / CONFIG)
+            for change in preflight.check_unchanged(before, config, folder):
+                _LOG.warning("%s", change)
         if finished(config):
             return True
     preflight.check(config)
@@ -94,33 +96,20 @@ def train(
     if ours:
         home.claim()
     try:
-        return _train(config, device, home, restart, stop, report)
+        with _discarding(home) if restart else nullcontext():
+            trainer = _start(config, device, home)
+        with closing(trainer.records):
+            done = trainer.run(lambda: home.beat(trainer.status) or stop(), report, home.saved)
+            if done:
+                _write_result(folder, trainer)
+                home.saved()
+            return done
     except BaseException as problem:
         if isinstance(problem, Exception):
             home.check()  # what a later attempt changed meanwhile is no failure of this one
         if ours:
             home.abandon()
         raise
-
-
-def _train(
-    config: Config,
-    device: str,
-    home: RunFolder,
-    restart: bool,
-    stop: Callable[[], bool],
-    report: Callable[[Status], None],
-) -> bool:
-    with _discarding(home) if restart else nullcontext():
-        trainer = _start(config, device, home)
-    try:
-        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
-        if done:
-            _write_result(config.directory, trainer)
-            home.saved()
-        return done
-    finally:
-        trainer.records.close()
 
 
 def _start(config: Config, device: str, home: RunFolder) -> Trainer:
@@ -193,7 +182,8 @@ def _delete(path: Path) -> None:
 
 def _refuse_to_restart(folder: Path) -> None:
     """Refuses to start at frame 0 in a folder with records."""
-    written = [name for name in (*RECORDS, RESULT) if _size(folder / name)]
+    paths = (folder / name for name in (*RECORDS, RESULT))
+    written = [path.name for path in paths if path.exists() and path.stat().st_size]
     if written:
         raise ValueError(
             f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
@@ -202,13 +192,44 @@ def _refuse_to_restart(folder: Path) -> None:
         )
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
+    """Versions, revision, command and machine of a run."""
+    versions = {"revbis": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", *packages()):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "environment": identity,
+        "versions": versions,
+        "revision": _revision(),
+        "command": command_line(config),
+        "machine": platform.platform(),
+    }
 
 
-def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
-    """Whether to stop now; also reports progress."""
-    return home.beat(trainer.status) or stop()
+def _revision() -> str | None:
+    """The commit of this package's source, with a plus for uncommitted changes."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
+    try:
+        head, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=False)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
+        )
+    except OSError:
+        return None
+    return None if head.returncode else head.stdout.strip() + ("+" if changes.stdout else "")
+
+
+def _write_result(folder: Path, trainer: Trainer) -> None:
+    last = trainer.records.evaluations[-1]
+    result: ResultFile = {
+        "frames": trainer.progress.frames,
+        "mean_return": last["mean_return"],
+        "seconds": trainer.clock.total,
+    }
+    atomic_write(folder / RESULT, json.dumps(result, indent=2).encode())
 
 
 def finished(config: Config) -> bool:
@@ -254,51 +275,3 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
 def read_evaluations(folder: Path) -> list[Record]:
     """The lines of a run's eval.jsonl."""
     return read_records(folder / EVALUATIONS)
-
-
-def _show_changes(config: Config, folder: Path) -> None:
-    """Refuses settings with which the run in the folder cannot resume; logs other changes."""
-    path = folder / CONFIG
-    if path.exists():
-        for change in preflight.check_unchanged(Config.read(path), config, folder):
-            _LOG.warning("%s", change)
-
-
-def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
-    """Versions, revision, command and machine of a run."""
-    versions = {"revbis": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", *packages()):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {
-        "environment": identity,
-        "versions": versions,
-        "revision": _revision(),
-        "command": command_line(config),
-        "machine": platform.platform(),
-    }
-
-
-def _revision() -> str | None:
-    """The commit of this package's source, with a plus for uncommitted changes."""
-    git = ["git", "-C", str(Path(__file__).parents[1])]
-    try:
-        head, changes = (
-            subprocess.run([*git, *words], capture_output=True, text=True, check=False)
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
-        )
-    except OSError:
-        return None
-    return None if head.returncode else head.stdout.strip() + ("+" if changes.stdout else "")
-
-
-def _write_result(folder: Path, trainer: Trainer) -> None:
-    last = trainer.records.evaluations[-1]
-    result: ResultFile = {
-        "frames": trainer.progress.frames,
-        "mean_return": last["mean_return"],
-        "seconds": trainer.clock.total,
-    }
-    atomic_write(folder / RESULT, json.dumps(result, indent=2).encode())
