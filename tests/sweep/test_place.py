@@ -37,93 +37,95 @@ ANYTHING = [
 
 @pytest.fixture
 def run(tmp_path):
-    place = SweepStorage(str(tmp_path))
+    storage = SweepStorage(str(tmp_path))
     config = small_grid().configs(tmp_path)[0]
-    folder = tmp_path / place.name(config)
+    folder = tmp_path / storage.name(config)
     folder.mkdir(parents=True)
-    return place, config, folder
+    return storage, config, folder
 
 
 @pytest.mark.parametrize("content", ANYTHING, ids=range(len(ANYTHING)))
 def test_files_that_are_not_ours_count_as_not_there(run, content):
-    place, config, folder = run
+    storage, config, folder = run
     for file in FILES:
         (folder / file).write_bytes(content)
-    sweep = Sweep([config], place)
+    sweep = Sweep([config], storage)
     assert sweep.entries[0].state == "waiting"
-    assert sweep.entries[0].standing == RunProgress()
-    assert place.failures(place.name(config)) == []
+    assert sweep.entries[0].progress == RunProgress()
+    assert storage.failures(storage.name(config)) == []
     assert summary(sweep.entries) and table(sweep.entries, "here", 80)
 
 
 def test_folders_in_place_of_files_are_passed_over(run):
-    place, config, folder = run
+    storage, config, folder = run
     for file in (*FILES, "checkpoints"):
         (folder / file).mkdir()
-    assert Sweep([config], place).entries[0].standing == RunProgress()
+    assert Sweep([config], storage).entries[0].progress == RunProgress()
     (folder / "attempts").touch()
-    assert place.checkpoint(place.name(config)) == place.claims(place.name(config)) == 0
+    assert storage.checkpoint(storage.name(config)) == storage.claims(storage.name(config)) == 0
     (folder / "checkpoints" / "frame-no").mkdir()
     (folder / "checkpoints" / "frame-000000000300").mkdir()
-    assert place.checkpoint(place.name(config)) == 300
+    assert storage.checkpoint(storage.name(config)) == 300
 
 
 def test_numbers_that_are_not_finite_are_left_out(run):
-    place, config, folder = run
-    name = place.name(config)
+    storage, config, folder = run
+    name = storage.name(config)
     (folder / "progress.json").write_text(
         '{"frames": 7, "frames_per_second": Infinity, "seconds": NaN, "mean_return": NaN, "c": NaN}'
     )
-    assert place.standing(name) == RunProgress(frames=7, beat=7)
+    assert storage.progress(name) == RunProgress(frames=7, beat=7)
     (folder / "progress.json").write_text(
         '{"frames": 7, "frames_per_second": -1.0, "seconds": 0.0, "mean_return": 2.0, "c": 0.5}'
     )
-    assert place.standing(name) == RunProgress(frames=7, mean_return=2.0, status={"c": 0.5}, beat=7)
-    sweep = Sweep([config], place)
+    assert storage.progress(name) == RunProgress(
+        frames=7, mean_return=2.0, status={"c": 0.5}, beat=7
+    )
+    sweep = Sweep([config], storage)
     assert times_left(sweep.entries, None) == [None]
 
 
 def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
-    place, config, _ = run
-    name = place.name(config)
+    storage, config, _ = run
+    name = storage.name(config)
     progress = {"frames": 100, "frames_per_second": 5.0, "seconds": 9.0, "mean_return": 1.0}
-    place.write(name, "progress.json", progress | {"c": 0.5})
-    place.write(name, "result.json", {"frames": 120, "mean_return": 2.0, "seconds": 10.0})
-    before = place.standing(name)
+    storage.write(name, "progress.json", progress | {"c": 0.5})
+    storage.write(name, "result.json", {"frames": 120, "mean_return": 2.0, "seconds": 10.0})
+    before = storage.progress(name)
     assert before == RunProgress(120, 5.0, 10.0, 2.0, {"c": 0.5}, 100)
-    place.write(name, "progress.json", progress | {"frames": 110})
-    assert place.standing(name) != before  # a run that lives is seen to live
-    place.write(name, "progress.json", progress | {"frames": 130})
-    assert place.standing(name) == RunProgress(130, 5.0, 9.0, 1.0, {}, 130)
-    assert place.finished(name, 120) and not place.finished(name, 121)
+    storage.write(name, "progress.json", progress | {"frames": 110})
+    assert storage.progress(name) != before  # a run that lives is seen to live
+    storage.write(name, "progress.json", progress | {"frames": 130})
+    assert storage.progress(name) == RunProgress(130, 5.0, 9.0, 1.0, {}, 130)
+    assert storage.finished(name, 120) and not storage.finished(name, 121)
 
 
 def test_failures_are_written_as_they_are_read(run):
-    place, config, folder = run
+    storage, config, folder = run
     failures = [{"checkpoint": 0, "text": "a"}, {"checkpoint": 9, "text": "b", "final": True}]
-    place.write_failures(place.name(config), failures)
-    assert place.failures(place.name(config)) == failures
+    storage.write_failures(storage.name(config), failures)
+    assert storage.failures(storage.name(config)) == failures
     assert json.loads((folder / "failures.json").read_text()) == {"failures": failures}
 
 
 def test_a_config_is_read_or_refused(run):
-    place, config, folder = run
-    name = place.name(config)
-    assert place.config(name) is None
-    place.write(name, "config.json", config.as_dict())
-    assert place.config(name) == config
+    storage, config, folder = run
+    name = storage.name(config)
+    assert storage.config(name) is None
+    storage.write(name, "config.json", config.as_dict())
+    assert storage.config(name) == config
     for content in ANYTHING[:-1]:
         (folder / "config.json").write_bytes(content)
         with pytest.raises(ValueError, match=r"config\.json is not a revbis config"):
-            place.config(name)
+            storage.config(name)
 
 
 def test_a_config_of_an_earlier_version_is_read(run):
-    place, config, _ = run
+    storage, config, _ = run
     values = config.as_dict()
     del values["precision"]
-    place.write(place.name(config), "config.json", values | {"mixed_precision": False})
-    assert place.config(place.name(config)) == config
+    storage.write(storage.name(config), "config.json", values | {"mixed_precision": False})
+    assert storage.config(storage.name(config)) == config
 
 
 def test_names_are_the_same_on_a_path_and_at_a_url(tmp_path):

@@ -142,7 +142,7 @@ def replace_speed(**changes) -> Speed:
 
 def _entry(name, state="waiting", *, frames=0, seconds=None, **settings):
     config = RUN.with_settings(**settings)
-    return Entry(name, config, state, standing=RunProgress(frames, seconds=seconds))
+    return Entry(name, config, state, progress=RunProgress(frames, seconds=seconds))
 
 
 def test_runs_that_have_begun_tell_the_time_of_the_others():

@@ -26,7 +26,7 @@ def command(
     preset: Literal["paper", "cpu"] | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 (the flag's name)
     out: str = "runs",
-    where: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
+    backend: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
     measure: bool = False,
     retry_failed: bool = False,
@@ -50,7 +50,7 @@ def command(
         preset: Where settings come from; cpu when not given.
         set: Settings for every run as NAME=VALUE, such as frames=20000.
         out: Folder for all runs: a path that every machine sees, or an fsspec URL with Ray.
-        where: Where runs train.
+        backend: Where runs train.
         dry_run: Print the runs, their folders, and the projected time, memory and disk space.
         measure: Measure the speed of a run of each agent here, in at most 20 seconds each, to
             project the time that --dry-run prints; implies --dry-run.
@@ -62,7 +62,7 @@ def command(
     chosen = choose_grid(
         grid, tasks=tasks, methods=methods, seeds=seeds, preset=preset, settings=set
     )
-    plan = make_plan(chosen, out, where, retry_failed=retry_failed)
+    plan = make_plan(chosen, out, backend, retry_failed=retry_failed)
     if dry_run or measure:
         _print_plan(plan, measure)
     else:

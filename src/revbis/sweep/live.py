@@ -101,12 +101,12 @@ def summary(entries: Sequence[Entry]) -> str:
 
 def time_left(entries: Sequence[Entry]) -> str:
     """The time until the last run ends, at the present speed; empty while that is not known."""
-    speeds = [entry.standing.frames_per_second for entry in entries if entry.state == "running"]
+    speeds = [entry.progress.frames_per_second for entry in entries if entry.state == "running"]
     known = [speed for speed in speeds if speed]
     if not known or len(known) < len(speeds):
         return ""
     left = sum(
-        max(entry.config.frames - entry.standing.frames, 0)
+        max(entry.config.frames - entry.progress.frames, 0)
         for entry in entries
         if entry.state in ("running", "waiting")
     )
@@ -118,7 +118,7 @@ def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
     from rich.text import Text
 
     names = [_below(entry.name, prefix) for entry in entries]
-    status = list(dict.fromkeys(name for entry in entries for name in entry.standing.status))
+    status = list(dict.fromkeys(name for entry in entries for name in entry.progress.status))
     cells = [{"state": entry.state} | _cells(entry, status) for entry in entries]
     all_columns = (*_COLUMNS, *status, "attempts")
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in all_columns}
@@ -150,14 +150,14 @@ def _fitting(
 
 
 def _cells(entry: Entry, names: Sequence[str]) -> dict[str, str]:
-    standing, budget = entry.standing, entry.config.frames
-    speed = standing.frames_per_second if entry.state == "running" else None
-    mean, status = standing.mean_return, standing.status
+    progress, budget = entry.progress, entry.config.frames
+    speed = progress.frames_per_second if entry.state == "running" else None
+    mean, status = progress.mean_return, progress.status
     return {
-        "frames": f"{standing.frames:,}/{budget:,}",
-        "done": f"{min(standing.frames / budget, 1):.0%}",
+        "frames": f"{progress.frames:,}/{budget:,}",
+        "done": f"{min(progress.frames / budget, 1):.0%}",
         "frames/s": f"{speed:.0f}" if speed else "",
-        "left": format_duration(max(budget - standing.frames, 0) / speed) if speed else "",
+        "left": format_duration(max(budget - progress.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
         **{name: f"{status[name]:.3f}" if name in status else "" for name in names},
         "attempts": str(entry.attempts or ""),
