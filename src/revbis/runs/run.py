@@ -20,7 +20,7 @@ from revbis.io import schema
 from revbis.io.files import Record, atomic_write, read_records
 from revbis.io.runtime import use_threads
 from revbis.runs import preflight
-from revbis.runs.checkpoint import Checkpoints, read_agent_at
+from revbis.runs.checkpoint import Checkpoints, read_agent
 from revbis.runs.config import Config
 from revbis.runs.folder import (
     ABOUT,
@@ -257,7 +257,7 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
         ValueError: If the folder is not a run, or has no checkpoint yet.
     """
     config = Config.read(folder / CONFIG)
-    newest = read_agent_at(folder / CHECKPOINTS)
+    newest = read_agent(folder / CHECKPOINTS)
     if newest is None:
         raise ValueError(f"{folder} has no checkpoint yet; train the run first")
     frames, state = newest

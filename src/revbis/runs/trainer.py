@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from contextlib import closing, contextmanager
@@ -10,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import torch
 
 from revbis import agents
 from revbis.envs import make_env
 from revbis.io import schema
+from revbis.io.files import digest_of_bytes
 from revbis.io.machine import resident_bytes
 from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import alarms
@@ -115,8 +116,6 @@ def make_agent(config: Config, env: TaskEnv, device: str) -> Agent:
 
 def resolve_device(name: str) -> str:
     """The device with this name; `auto` is the best one available."""
-    import torch
-
     if name != "auto":
         return name
     if torch.cuda.is_available():
@@ -148,7 +147,7 @@ class RunningEpisode:
             "seed": self.seed,
             "actions": [action.tolist() for action in self.actions],
             "total": self.total,
-            "observation": _digest(self.observation),
+            "observation": digest_of_bytes(self.observation.tobytes()),
         }
 
 
@@ -334,7 +333,8 @@ class Trainer:
                 return None
             episode.actions.append(action)
             episode.frames = info["frames"]
-        return episode if _digest(episode.observation) == saved["observation"] else None
+        reached = digest_of_bytes(episode.observation.tobytes())
+        return episode if reached == saved["observation"] else None
 
     def _begin_episode(self) -> RunningEpisode:
         seed = derive_seed(self.config.seed, Stream.TRAINING, self.progress.episodes)
@@ -494,8 +494,3 @@ class Trainer:
             f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
             f"{folder}; the last checkpoint is untouched"
         )
-
-
-def _digest(observation: NDArray[Any]) -> str:
-    """A checksum of an observation."""
-    return hashlib.blake2b(observation.tobytes(), digest_size=16).hexdigest()

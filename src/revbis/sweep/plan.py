@@ -78,10 +78,8 @@ def make_plan(grid: Grid, out: str, backend: Backend, *, retry_failed: bool = Fa
     configs = [config.with_settings(threads=backend.threads) for config in grid.configs(base)]
     storage = SweepStorage(out)
     sweep = Sweep(configs, storage)
-    here = (
-        backend.on == "local" or backend.address is None
-    )  # else the cluster's nodes check themselves
-    lack = sweep.check(here=here)
+    # The nodes of another cluster check themselves.
+    lack = sweep.check(here=backend.on == "local" or backend.address is None)
     for entry in sweep.entries if retry_failed else ():
         entry.state = "waiting" if entry.state == "failed" else entry.state
     return Plan(out, backend, configs, storage, sweep, retry_failed, lack)

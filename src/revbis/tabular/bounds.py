@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+_MOST_PAIRS = 100_000
+_ROUNDING = 1e-13  # of values, relative to the largest
 
 
 @dataclass(frozen=True)
@@ -177,11 +180,6 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
         "ahead, and alone it is not a bound"
     )
     return ValueGapBound(result, target, value, repair, spread, text)
-
-
-Index = NDArray[np.int64]
-_MOST_PAIRS = 100_000
-_ROUNDING = 1e-13  # of values, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
