@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from revbis.io.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from rich.console import RenderableType
 
     from revbis.sweep.driver import Entry, EntryState
 
@@ -38,9 +41,6 @@ def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
     Args:
         where: Where runs train.
     """
-    from rich.console import Console
-    from rich.live import Live
-
     console = Console(stderr=True)
     if not console.is_terminal:
         yield PlainBoard(where)
@@ -62,9 +62,6 @@ def table(
         width: Columns of the screen; what does not fit is left out.
         height: Lines of the screen; all runs when not given.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     prefix = common_folder([entry.name for entry in entries])
     title = [f"{summary(entries)} · {where}", *([f"runs in {prefix}"] if prefix else [])]
     failed = [entry for entry in entries if entry.state == "failed"]
@@ -114,9 +111,6 @@ def time_left(entries: Sequence[Entry]) -> str:
 
 
 def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     names = [_below(entry.name, prefix) for entry in entries]
     status = list(dict.fromkeys(name for entry in entries for name in entry.progress.status))
     cells = [{"state": entry.state} | _cells(entry, status) for entry in entries]

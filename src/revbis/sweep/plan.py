@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import filelock
+
 from revbis.agents.registry import resolve
 from revbis.replay.storage import Layout
 from revbis.runs.folder import is_url
@@ -100,8 +102,6 @@ def run_plan(plan: Plan, stop: Callable[[], bool]) -> Sweep:
             there is no Ray cluster.
         MemoryError: If this machine does not have the memory.
     """
-    import filelock
-
     if plan.lack is not None:
         raise UnfitMachineError(plan.lack)
     if not plan.sweep.complete:
