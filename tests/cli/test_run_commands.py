@@ -160,8 +160,8 @@ def test_report_keeps_what_is_newer_than_the_checkpoint(
 ) -> None:
     made = []
 
-    def record(config: Config, agent: object, seed: int, path: Path) -> None:
-        made.append(config.task)
+    def record(environment: dict[str, Any], agent: object, seed: int, path: Path) -> None:
+        made.append(environment["task"])
         path.write_bytes(b"another")
 
     monkeypatch.setattr("revbis.runs.evaluate.record_episode", record)
@@ -196,7 +196,7 @@ def test_report_on_several_runs_draws_no_video_unless_asked(
 ) -> None:
     monkeypatch.setattr(
         "revbis.runs.evaluate.record_episode",
-        lambda config, agent, seed, path: path.write_bytes(b"v"),
+        lambda environment, agent, seed, path: path.write_bytes(b"v"),
     )
     for seed in (1, 2):
         folder = tmp_path / "runs" / f"seed-{seed}"
