@@ -9,7 +9,6 @@ Or several pairs, taken together as tasks are: mico-rev mico simsr-rev simsr.
 
 import csv
 import itertools
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,8 +24,8 @@ Scores = dict[str, dict[str, dict[int, float]]]  # method, task, seed
 def returns(folder: Path) -> Scores:
     """Final returns in percent of drqv2's mean on the task; a task is a folder of methods."""
     scores: Scores = defaultdict(lambda: defaultdict(dict))
-    for task, method, seed, text in files(folder, "eval.jsonl"):
-        scores[method][task][seed] = json.loads(text.splitlines()[-1])["mean_return"]
+    for task, row in rows(folder, "evaluations.csv"):  # of a run by frame: the last one stays
+        scores[row["method"]][task][int(row["seed"])] = float(row["mean_return"])
     for task, seeds in scores["drqv2"].items():
         unit = np.mean(list(seeds.values())) / 100
         for tasks in scores.values():
@@ -37,17 +36,25 @@ def returns(folder: Path) -> Scores:
 def yardsticks(folder: Path) -> dict[str, Scores]:
     """Every measure of the agents' embeddings."""
     scores: dict[str, Scores] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
-    for task, method, seed, text in files(folder, "yardsticks.json"):
-        for name, value in json.loads(text)["yardsticks"].items():
-            scores[name][method][task][seed] = value
+    for task, row in rows(folder, "yardsticks.csv"):
+        for name in list(row)[5:]:  # after run, task, method, seed and frames
+            if row[name]:
+                scores[name][row["method"]][task][int(row["seed"])] = float(row[name])
     return scores
 
 
-def files(folder: Path, name: str) -> Iterator[tuple[str, str, int, str]]:
-    """Task, method, seed and text of every file of this name."""
-    for file in sorted(folder.rglob(name)):
-        *task, method, seed, _ = file.parts
-        yield "/".join(task), method, int(seed.removeprefix("seed-")), file.read_text()
+def rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a study's table that are of runs in or below the folder, each with its task."""
+    above = (folder, *folder.parents)
+    study = next((each for each in above if (each / "evaluations.csv").exists()), None)
+    if study is None:
+        raise ValueError(f"{folder} has no evaluations.csv; results/pack.py writes it")
+    if not (study / name).exists():
+        return
+    for row in csv.DictReader((study / name).read_text().splitlines()):
+        run = study / row["run"]
+        if folder in run.parents:
+            yield str(run.parents[1]), row
 
 
 def isolated(*files: Path) -> dict[str, Scores]:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,19 +15,31 @@ import revbis
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "revbis"
-BACKEND = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+BACKEND = "import sys; from hatchling.build import {0}; print({0}(sys.argv[1]))"
+
+
+def built(what: str, folder: Path) -> Path:
+    """A file that `make dist` makes, by the backend alone, which takes a second."""
+    if find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed; make test installs it")
+    command = [sys.executable, "-c", BACKEND.format(f"build_{what}"), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.split()[-1]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Built as `make dist` does, by the backend alone, which takes a second."""
-    if find_spec("hatchling") is None:
-        pytest.skip("hatchling is not installed; make test installs it")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-c", BACKEND, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return zipfile.ZipFile(folder / done.stdout.split()[-1])
+    return zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel")))
+
+
+def test_the_sdist_has_the_tables_of_results_and_no_archive(tmp_path: Path) -> None:
+    with tarfile.open(built("sdist", tmp_path)) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert not any(name.endswith(".zip") for name in names)
+    kept = {path for path in (ROOT / "results").rglob("*.*") if path.is_file()}
+    files = {str(path.relative_to(ROOT)) for path in kept if path.suffix not in (".zip", ".pyc")}
+    assert {"results/pack.py", "results/noisy-state/evaluations.csv"} <= files <= names
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel: zipfile.ZipFile) -> None:

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from revbis import agents
+from revbis.agents.taco import TacoHeads
 from revbis.replay import Batch, OneStep, Window
 
 torch.set_num_threads(1)
@@ -59,9 +60,12 @@ def parameters_by_part():
             groups["tokens"] = parts.tokens.parameters()
         if objective is not None:
             groups["projection"] = parts.readouts.of("projection")
-            groups["norm"] = parts.norm.parameters()
-            groups["heads"] = objective.representation_parameters()
-            groups["raw_c"] = objective.coefficient_parameters()
+            if isinstance(objective, TacoHeads):
+                groups["heads"] = objective.parameters()
+            else:
+                groups["norm"] = parts.norm.parameters()
+                groups["heads"] = objective.representation_parameters()
+                groups["raw_c"] = objective.coefficient_parameters()
         return {name: [p.detach().clone() for p in group] for name, group in groups.items()}
 
     return collect

@@ -1,15 +1,19 @@
-"""Pages of results/ say what their script finds in the records."""
+"""Pages of results/ say what their script finds in the records; the records are packed."""
 
 import itertools
 import runpy
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
+from tests.analysis.fake_study import fake_run
 
+from revbis.analysis.scores import read_study
 from revbis.analysis.stats import Paired, paired
 
 RESULTS = Path(__file__).parents[2] / "results"
-COMPARE = runpy.run_path(str(RESULTS / "compare.py"))
+COMPARE, PACK = (runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack"))
 METRICS = "mico+simsr+simsr-rev+simsr-rev-full+energy-rev-full"
 
 
@@ -100,3 +104,62 @@ def test_seeds_that_would_settle_it() -> None:
     ]
     page = (RESULTS / "README.md").read_text()
     assert "about 90 seeds on cartpole_swingup, 20 on walker_walk and 75 on cheetah_run" in page
+
+
+ARCHIVES = sorted(RESULTS.glob("*/runs.zip"))  # the sdist has none
+TABLES = ("settings.csv", "evaluations.csv", "yardsticks.csv")
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.parent.name)
+def test_tables_are_of_the_runs_beside_them(archive: Path, tmp_path: Path) -> None:
+    PACK["pack"](archive, tmp_path)
+    for name in TABLES:
+        one, two = archive.with_name(name), tmp_path / name
+        assert one.exists() == two.exists()
+        assert not one.exists() or one.read_bytes() == two.read_bytes()
+    with zipfile.ZipFile(archive) as one, zipfile.ZipFile(tmp_path / "runs.zip") as two:
+        assert one.namelist() == two.namelist() and one.testzip() is None
+        assert [entry.CRC for entry in one.infolist()] == [entry.CRC for entry in two.infolist()]
+
+
+def test_packing(tmp_path: Path) -> None:
+    """The same runs give the same bytes; new runs join those that are packed."""
+    runs, study, whole = (tmp_path / name for name in ("runs", "study", "whole"))
+    first, second = (fake_run(runs, seed=seed) for seed in (2, 10))
+    (second / "checkpoints").mkdir()
+    (second / "checkpoints" / "agent.pt").write_text("large")
+    (second / "yardsticks.json").write_text(
+        '{"frames": 40000, "episodes": 2, "seed": 0, "yardsticks": {"phi_value": 0.25}}'
+    )
+    wanted = read_study([runs]).rows()
+    files = PACK["pack"](runs, whole)
+    assert {path.name for path in files} == {*TABLES, "runs.zip"}
+    with zipfile.ZipFile(whole / "runs.zip") as file:
+        assert not any("checkpoints" in name for name in file.namelist())
+        assert all(entry.date_time[0] == 1980 for entry in file.infolist())
+    settings = (whole / "settings.csv").read_text().splitlines()
+    assert settings[0] == "run,task,method,seed,revision,machine,command,versions"
+    assert settings[1].startswith("cpu/dmc-cartpole_balance/simsr-rev/seed-10,dmc:cartpole_balance")
+    assert len((whole / "evaluations.csv").read_text().splitlines()) == 1 + len(wanted) == 11
+    measured = (whole / "yardsticks.csv").read_text().splitlines()
+    assert measured[0] == "run,task,method,seed,frames,phi_value"
+    assert len(measured) == 2 and measured[1].endswith(",simsr-rev,10,40000,0.25")
+    away = tmp_path / "away"
+    shutil.move(second, away)
+    PACK["pack"](runs, study)
+    shutil.rmtree(first)
+    shutil.move(away, second)
+    PACK["pack"](runs, study)
+    assert all((whole / path.name).read_bytes() == path.read_bytes() for path in study.iterdir())
+    assert {path.name for path in study.iterdir()} == {path.name for path in whole.iterdir()}
+    assert read_study([study]).rows() == wanted
+    with pytest.raises(ValueError, match="is a run: pass the folder that it is in"):
+        PACK["pack"](second, tmp_path / "none")
+    PACK["pack"](study / "cpu", tmp_path / "part")  # of what is packed
+    assert "\ndmc-cartpole_balance/simsr" in (tmp_path / "part" / "settings.csv").read_text()
+    with pytest.raises(ValueError, match="there is no run in"):
+        PACK["pack"](tmp_path / "nowhere", tmp_path / "none")
+    (study / "runs.zip").write_text("damaged")
+    with pytest.raises(ValueError, match="cannot be unpacked"):  # and is not replaced
+        PACK["pack"](runs, study)
+    assert (study / "runs.zip").read_text() == "damaged"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from revbis.analysis.page import writer
 from revbis.analysis.runs import Failures, due_frame, failure_text, read_failures
 from revbis.analysis.scores import read_study
 from revbis.cli import main
+from revbis.io.files import shown_path
 from revbis.runs.config import Config
 
 
@@ -154,6 +156,35 @@ def test_a_walk_passes_over_what_disappears(
     stamps = writer._stamps([tmp_path, tmp_path / "nowhere"])
     assert {path.parent for path in stamps} == set(folders)
     assert {"config.json", "result.json"} <= {path.name for path in stamps}
+
+
+def test_zip_files_are_read_as_folders_are(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    for seed in (1, 2, 10):
+        fake_run(study, seed=seed)
+    wanted = read_study([study]).rows()
+    shutil.make_archive(str(tmp_path / "runs"), "zip", study)
+    shutil.rmtree(study)
+    study.mkdir()
+    (tmp_path / "runs.zip").rename(study / "runs.zip")
+    for path in (tmp_path, study, study / "runs.zip", study / "cpu"):
+        found = read_study([path])
+        assert found.rows() == wanted
+        folders = [str(shown_path(run.folder)) for run in found.runs]
+        assert folders[0].endswith("/study/runs.zip/cpu/dmc-cartpole_balance/simsr-rev/seed-1")
+    shutil.make_archive(str(tmp_path / "runs"), "zip", study)  # one within another
+    nested: list[Path] = list(runs.run_folders(tmp_path / "runs.zip"))
+    assert nested == []
+
+
+def test_a_zip_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    fake_run(tmp_path / "good")
+    (tmp_path / "runs.zip").write_text("no zip")
+    found = read_study([tmp_path])
+    assert len(found.runs) == 1
+    assert f"{tmp_path}/runs.zip cannot be unpacked: File is not a zip file" in found.problems
+    with pytest.raises(ValueError, match=r"runs\.zip cannot be unpacked"):
+        read_study([tmp_path / "runs.zip"])
 
 
 def test_checkpoints_may_be_the_name_of_a_folder_of_runs(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_what_is_no_whole_number(text: str) -> None:
 @pytest.mark.parametrize("text", ["1e13", "-1e13", "1000000000001", "1e999999999"])
 def test_counts_end_at_a_million_millions(text: str) -> None:
     assert integer_flag("1e12") == 10**12
-    with pytest.raises(ValueError, match=r"must be at most 10\^12"):
+    with pytest.raises(ValueError, match="must be at most 1,000,000,000,000"):
         integer_flag(text)
 
 
@@ -95,7 +95,7 @@ def here(tmp_path, monkeypatch):
     ("words", "message"),
     [
         ((*WALK, "--explore-steps", "15000"), "before the first update: --explore-steps 15,000"),
-        ((*WALK, "--frames", "1e23"), "--frames: must be at most 10^12, got 1e23"),
+        ((*WALK, "--frames", "1e23"), "--frames: must be at most 1,000,000,000,000, got 1e23"),
         ((*WALK, "--frames", "true"), "--frames: must be a whole number, got 'true'"),
         ((*WALK, "--learning-rate", "nan"), "--learning-rate: must be a finite number, got 'nan'"),
         ((*WALK, "--strides", "2", "2", "1", "x"), "--strides: must be whole numbers, got ['2',"),
@@ -106,9 +106,9 @@ def here(tmp_path, monkeypatch):
         ((*SWEEP, "--set", "frames=true"), "frames must be a whole number, got True"),
         ((*SWEEP, "--set", "frames=1e23"), "frames must be at most 1,000,000,000,000, got '1e23'"),
         ((*GRID, "--size", "0"), "--size must be at least 1, got 0"),
-        ((*GRID, "--size", "1e23"), "--size: must be at most 10^12, got 1e23"),
+        ((*GRID, "--size", "1e23"), "--size: must be at most 1,000,000,000,000, got 1e23"),
         ((*GRID, "--gamma", "1"), "gamma must be in [0, 1), got 1"),
-        ((*GRID, "--tol", "0", "--out", "a/b"), "tol must be a finite number above 0, got 0"),
+        ((*GRID, "--tol", "0", "--out", "a/b"), "tol must be above 0, got 0"),
         ((*GRID, "--metric", "bisimulation", "--level", "state_action"), "level"),
         (("eval", "none", "--episodes", "1e9"), "--episodes must be at most 100,000"),
         (("eval", "none", "--seed", "-1"), "--seed must be at least 0, got -1"),

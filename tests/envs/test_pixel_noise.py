@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import re
 from statistics import NormalDist
 from typing import Any
 
@@ -190,45 +189,3 @@ def test_the_background_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(env.simulation, "background_mask", None)  # calling it would fail
     env.reset()
     assert env.identity["distractor"] == "gaussian-v1(0.2)/train"
-
-
-# ---- mistakes
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"distractor": "gaussian"}, "the distractor gaussian needs a distractor_strength"),
-        ({"distractor_strength": 0.2}, "for the distractor gaussian, but the distractor is None"),
-        ({"distractor": "noise", "distractor_strength": 0.2}, "the distractor is noise; drop"),
-        (
-            {"distractor": "gaussian", "distractor_strength": 0.2, "observation": "state"},
-            "a distractor needs pixels",
-        ),
-    ],
-)
-def test_settings_that_make_no_sense(settings: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        make_env("envs.toys:Good", seed=1, **settings)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("strength", [0, 0.0009, 1.01, -0.2, float("nan")])
-def test_a_strength_out_of_range(strength: float) -> None:
-    message = re.escape(f"distractor_strength must be from 0.001 to 1, got {strength:g}")
-    with pytest.raises(ValueError, match=message):
-        PixelNoise(strength, 16)
-
-
-def test_what_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="split must be one of train, eval, got 'test'"):
-        PixelNoise(0.2, 16, split="test")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="size must be at least 1"):
-        PixelNoise(0.2, 0)
-    noise = PixelNoise(0.2, 16)
-    with pytest.raises(ValueError, match=r"call reset\(seed\) first"):
-        drawn(noise)
-    with pytest.raises(ValueError, match="seed must be at least 0"):
-        noise.reset(-1)
-    with pytest.raises(ValueError, match=re.escape("frame must be uint8 (3, 16, 16), got uint8")):
-        noise.add(np.zeros((16, 16, 3), np.uint8))

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from revbis.envs import make_env, state_noise
 from revbis.envs.distractors import VARIANTS
-from revbis.envs.state_noise import KINDS, RANGES, StateNoise, offset_and_scale, projection
+from revbis.envs.state_noise import RANGES, Kind, StateNoise, offset_and_scale, projection
 
 TASK = "dmc:walker_walk"
 ZEROS = np.zeros(3, dtype=np.float32)
@@ -32,9 +32,9 @@ def played(noise: StateNoise, steps: int = 6) -> np.ndarray:
 
 def unit_noise(noise: StateNoise, steps: int) -> np.ndarray:
     """ξ of the next steps, [steps, count]: rotated back, without offset and scale."""
-    whole = played(noise, steps) @ projection(TASK, noise.features, noise.count)
+    together = played(noise, steps) @ projection(TASK, noise.features, noise.count)
     offset, scale = offset_and_scale(noise.variant, noise.count)
-    return (whole[:, noise.features :] - offset) / scale
+    return (together[:, noise.features :] - offset) / scale
 
 
 # ---- the rotation
@@ -71,7 +71,7 @@ def test_task_and_lengths_alone_determine_the_projection():
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_against_the_slow_way(kind, split):
     """Number by number, from the same generator, over two episodes of one seed."""
     features, count, seed = [0.5, -2.0], 3, 11
@@ -93,8 +93,8 @@ def test_against_the_slow_way(kind, split):
                 spread = math.sqrt(1 - math.exp(-1 / 10))
                 drawn = [decay * w + spread * x for w, x in zip(walk, drawn, strict=True)]
             walk = drawn
-            whole = features + [offset[i] + scale * drawn[i] for i in range(count)]
-            wanted = [sum(matrix[row, i] * whole[i] for i in range(5)) for row in range(5)]
+            together = features + [offset[i] + scale * drawn[i] for i in range(count)]
+            wanted = [sum(matrix[row, i] * together[i] for i in range(5)) for row in range(5)]
             got = noise.observe(np.array(features))
             assert got.dtype == np.float32
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
@@ -170,7 +170,7 @@ def test_episodes_have_all_variants_of_their_split_only(split):
     assert sorted(set(seen)) == list(VARIANTS[split])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_a_seed_determines_the_episodes(kind):
     def episodes(seed: int) -> np.ndarray:
         noise = make(kind=kind)
@@ -206,7 +206,7 @@ def test_the_global_random_state_plays_no_part():
     np.testing.assert_array_equal(shown(), first)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_it_survives_pickling_in_the_middle_of_an_episode(kind):
     noise = make(kind=kind)
     noise.reset(3)
@@ -247,7 +247,7 @@ def episode(task: str, steps: int = 6, **settings: Any) -> tuple[np.ndarray, np.
 def test_the_inverse_rotation_recovers_the_state(task):
     clean, states, rewards = episode(task)
     features = clean.shape[1]
-    for kind in KINDS:
+    for kind in get_args(Kind):
         noisy, same_states, same_rewards = episode(task, state_noise=7, state_noise_kind=kind)
         assert noisy.shape == (len(clean), features + 7)
         recovered = noisy @ projection(task, features, 7)
@@ -262,7 +262,7 @@ def test_the_inverse_rotation_recovers_the_state(task):
         assert same_rewards == rewards
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_time_is_counted_in_agent_steps(kind):
     settings = {"action_repeat": 3}
     clean, _, _ = episode("envs.toys:Good", **settings)
@@ -297,53 +297,8 @@ def test_without_noise_nothing_is_added():
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 def test_the_identity_names_kind_version_count_and_split(kind, split):
     settings = {"state_noise": 4, "state_noise_kind": kind, "distractor_split": split}
     env = make_env("envs.toys:Good", seed=1, observation="state", **settings)
     assert env.identity["state_noise"] == f"{kind}-v1(4)/{split}"
-
-
-# ---- mistakes
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"state_noise": 4, "observation": "pixels"}, 'state_noise needs observation="state"'),
-        ({"state_noise": -1}, "state_noise must be at least 0, got -1"),
-        ({"state_noise": 10_001}, "state_noise must be at most 10,000, got 10001"),
-        ({"state_noise": 1.5}, "state_noise must be a whole number"),
-        ({"state_noise": True}, "state_noise must be a whole number"),
-        ({"state_noise_kind": "wlak"}, "must be one of gaussian, walk, got 'wlak'; did you mean"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        make_env("envs.toys:Good", **{"seed": 1, "observation": "state", **settings})
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"count": 0}, "state_noise must be at least 1"),
-        ({"kind": "white"}, "state_noise_kind must be one of"),
-        ({"split": "test"}, "split must be one of"),
-        ({"features": -1}, "features must be at least 0"),
-    ],
-)
-def test_noise_that_makes_no_sense(settings, message):
-    with pytest.raises(ValueError, match=message):
-        make(**settings)
-
-
-def test_observe_before_reset_and_another_length():
-    noise = make()
-    with pytest.raises(ValueError, match=r"call reset\(seed\)"):
-        noise.observe(ZEROS)
-    noise.reset(1)
-    with pytest.raises(ValueError, match=r"features must have shape \(3,\), got \(2,\)"):
-        noise.observe(ZEROS[:2])
-    with pytest.raises(ValueError, match="seed must be at least 0"):
-        noise.reset(-1)

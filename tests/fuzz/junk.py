@@ -73,7 +73,7 @@ def anything(rng: random.Random) -> Any:
 
 
 def array(rng: random.Random) -> Any:
-    """An array of an odd type or shape."""
+    """An array of an unusual type or shape."""
     shape = rng.choice([(), (0,), (1,), (3,), (3, 3), (2, 3, 3), (3, 2), (1, 1, 1, 1)])
     kind = rng.choice([np.float64, np.float32, np.int64, np.bool_, np.complex128, object, "U3"])
     made = np.ones(shape, dtype=kind) if kind != "U3" else np.full(shape, "abc")

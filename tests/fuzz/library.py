@@ -21,7 +21,7 @@ from revbis.analysis.page import write_report
 from revbis.analysis.scores import read_study
 from revbis.envs import make_env
 from revbis.envs.distractors import Distractor, PixelNoise
-from revbis.replay import Batch, PrioritisedReplay, Replay, Sequences
+from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import preflight
 from revbis.runs.config import Config
 
@@ -192,15 +192,9 @@ def agents(folder: Path) -> Calls:
     settings = DrQV2Settings(objective="mico", **sizes)
     make = {"observation_shape": (2,), "action_size": 1, "settings": settings, "seed": 1}
     agent = DrQV2(**make)
-    row, obs = torch.ones(3), torch.zeros(3, 2)
-    batch = Batch(obs=obs, action=torch.zeros(3, 1), reward=row, discount=row, next_obs=obs)
     return [
         (DrQV2Settings, vars(settings)),
         (DrQV2, make | {"device": "cpu"}),
-        (agent.act, {"observation": np.zeros(2, np.float32), "step": 0, "explore": True}),
-        (agent.embed, {"observations": torch.zeros(3, 2)}),
-        (agent.learn, {"batch": batch, "step": 0, "with_metrics": True}),
-        (lambda **parts: agent.learn(Batch(**parts), 0), batch._asdict()),
         (agent.load_state_dict, {"state": agent.state_dict()}),
         *_planning(make),
     ]
@@ -211,10 +205,7 @@ def _planning(make: dict[str, Any]) -> Calls:
     sizes = {"hidden": 8, "latent_dim": 4, "horizon": 2, "samples": 8, "elites": 2}
     settings = TDMPCSettings(**sizes, policy_samples=1, iterations=1, explore_steps=0)
     make = make | {"settings": settings}
-    agent, pair = TDMPC(**make), torch.ones(3, 2)
-    parts = {"obs": torch.zeros(3, 3, 2), "action": torch.zeros(3, 2, 1)}
-    parts |= {"reward": pair, "discount": pair}
-    given = {"probability": torch.ones(3), "discount": 0.9, "step": 0}
+    agent = TDMPC(**make)
     replay = PrioritisedReplay(20, (2,), 1, stack=1, n_step=1)
     replay.begin(np.zeros(2, np.float32))
     for _ in range(6):
@@ -223,9 +214,6 @@ def _planning(make: dict[str, Any]) -> Calls:
     return [
         (TDMPCSettings, vars(settings)),
         (TDMPC, make | {"device": "cpu"}),
-        (agent.act, {"observation": np.zeros(2, np.float32), "step": 0, "explore": True}),
-        (agent.learn, {"sequences": Sequences(**parts), **given}),
-        (lambda **parts: agent.learn(Sequences(**parts), **given), parts),
         (agent.load_state_dict, {"state": agent.state_dict()}),
         (replay.sample_prioritised, {"batch_size": 3, "length": 2, "shift": "image"}),
         (replay.set_priorities, {"entry": entry, "priority": np.ones(3)}),

@@ -1,4 +1,4 @@
-"""The doors. Each target makes one input from a generator and sends it in.
+"""The borders. Each target makes one input from a generator and sends it in.
 
 It returns whether the input was refused. An error that is not meant for the sender passes through.
 """

@@ -1,4 +1,4 @@
-"""Some hundred bad inputs at every door; `python -m tests.fuzz 10000` tries many more."""
+"""Some hundred bad inputs at every border; `python -m tests.fuzz 10000` tries many more."""
 
 import contextlib
 import os

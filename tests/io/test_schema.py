@@ -1,9 +1,11 @@
-"""The door for values from outside."""
+"""The border: values from outside."""
 
 import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from fractions import Fraction as Half
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,12 @@ def test_a_number_is_the_same_from_file_and_python(value):
     ("name", "value", "message"),
     [
         ("frames", True, "frames must be a whole number, got True"),
+        ("frames", 0, "frames must be at least 1"),
+        ("seed", -1, "seed must be at least 0"),
+        ("shift", -1, "shift must be at least 0"),
+        ("discount", 1.0, r"discount must be in \[0, 1\), got 1"),
+        ("quality", "ful", "did you mean 'full'"),
+        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
         ("frames", 1.5, "frames must be a whole number, got 1.5"),
         ("frames", 10**23, "frames must be at most 1,000,000,000,000, got 1000"),
         ("frames", 1e23, r"frames must be at most 1,000,000,000,000, got 1e\+23"),
@@ -57,7 +65,7 @@ def test_a_number_is_the_same_from_file_and_python(value):
         ("strides", 5, "strides must be a list, got 5"),
         ("strides", (2, 2), "strides: expected array of length 4, got 2"),
         ("strides", (2, 2, 1, 10**9), r"strides\[3\] must be at most 16"),
-        ("discount", float("nan"), "discount must be at least 0, got nan"),
+        ("discount", float("nan"), r"discount must be in \[0, 1\), got nan"),
         ("noise_end", float("inf"), "noise_end must be at most"),
         ("hidden", 10**9, "hidden must be at most 65,536"),
         ("out", 3, "out must be a path, got 3"),
@@ -92,9 +100,9 @@ class _Pair:
         schema.validate_fields(self)
 
 
-def test_settle_converts_every_field():
+def test_validate_fields_converts_every_field():
     assert _Pair("3", "0.25") == _Pair(3, 0.25)
-    with pytest.raises(ValueError, match="second must be below 1, got 1"):
+    with pytest.raises(ValueError, match=r"second must be in \[0, 1\), got 1"):
         _Pair(3, 1)
 
 
@@ -136,3 +144,83 @@ def test_settings_are_read_without_torch():
 
 def test_paths_are_paths():
     assert CONFIG.with_settings(out="here").out == Path("here")
+
+
+@pytest.mark.parametrize("value", [0, 0.5, np.float32(0.25), "0.9", np.array(0.5), Half(1, 2)])
+def test_a_discount_is_a_float(value):
+    result = schema.discount(value)
+    assert type(result) is float
+    assert result == float(value)
+
+
+@pytest.mark.parametrize(
+    ("check", "values", "message"),
+    [
+        (schema.discount, [1, 1.5, -0.1, np.nan, np.inf], r"it must be in \[0, 1\), got"),
+        (schema.discount, [None, "high", [0.5, 0.6], True, 1j], "it must be a number, got"),
+        (schema.number, [10**400, "1e999"], "it must be a finite number, got"),
+        (schema.positive, [0, -1, np.nan], "it must be above 0, got"),
+        (schema.positive, [np.inf, 1e13], "it must be at most 1,000,000,000,000, got"),
+        (schema.flag, ["yes", 1, 0.0, None, [], np.ones(2)], "it must be True or False, got"),
+        (partial(schema.integer, least=2), [1, -5, np.int64(1)], "it must be at least 2, got"),
+        (partial(schema.integer, least=2, most=9), [10, 10**23], "it must be at most 9, got"),
+        (partial(schema.integer, least=2), [2.5, "x", None, True, [3]], "a whole number, got"),
+    ],
+)
+def test_arguments_of_python_calls(check, values, message):
+    for value in values:
+        with pytest.raises(ValueError, match=message):
+            check(value, name="it")
+
+
+def test_what_is_allowed_is_returned():
+    assert schema.positive(1e-300, "tol") == 1e-300
+    assert schema.integer(np.array(3), "it", 1) == 3
+    assert schema.flag(True, "it") is True and schema.flag(np.bool_(False), "it") is False
+
+
+def test_choice_returns_the_name():
+    assert schema.choice("mico", ("mico", "revised"), "metric") == "mico"
+
+
+def test_choice_answers_a_typo_with_the_nearest_name():
+    with pytest.raises(ValueError, match=r"one of mico, revised, got 'revisd'; did you mean 'rev"):
+        schema.choice("revisd", ("mico", "revised"), "metric")
+
+
+@pytest.mark.parametrize("value", ["zzz", None, 3])
+def test_choice_without_a_near_name(value):
+    with pytest.raises(ValueError, match=r"metric must be one of mico, revised, got [^;]*$"):
+        schema.choice(value, ("mico", "revised"), "metric")
+
+
+def test_finite_matrix_converts():
+    result = schema.finite_matrix([[1, 2]], (1, 2), "d")
+    assert result.dtype == np.float64
+    assert result.tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[1.0, 2.0, 3.0]], r"d must have shape \(1, 2\), got \(1, 3\)"),
+        (3.0, r"d must have shape \(1, 2\), got \(\)"),
+        ([["a", "b"]], "d must hold real numbers, got texts"),
+        ([[1.0], [1.0, 2.0]], "d must be an array of numbers with rows of equal length"),
+        ([[1j, 2.0]], "d must hold real numbers, got complex numbers"),
+        ([[True, False]], "d must hold real numbers, got booleans"),
+        (None, "d must hold real numbers, got None"),
+        ([[0.0, np.nan]], r"1 of its entries are not; the first is d\[0, 1\] = nan"),
+        ([[np.inf, np.nan]], r"2 of its entries are not; the first is d\[0, 0\] = inf"),
+    ],
+)
+def test_finite_matrix_refuses(value, message):
+    with pytest.raises(ValueError, match=message):
+        schema.finite_matrix(value, (1, 2), "d")
+
+
+def test_a_reason_is_one_line():
+    assert schema.reason(ValueError("it must be 1\nor 2")) == "it must be 1"
+    assert schema.reason(KeyError("networks")) == "KeyError: 'networks'"
+    assert schema.reason(ValueError()) == "ValueError"
+    assert len(schema.reason(ValueError("x" * 1000))) == 300

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.objectives.test_objective import A, B, D, batch, build, run
+from tests.objectives.test_bisimulation import A, B, D, batch, build, run
 
 from revbis.objectives import make_objective
 from revbis.objectives.base import relative_error

@@ -54,7 +54,7 @@ class Naive:
 
     def transitions(self):
         """All that can be sampled, oldest first, as (obs, action, n-step, one-step)."""
-        found, offset = [], 0
+        possible, offset = [], 0
         oldest = sum(len(e.frames) for e in self.episodes) - self.capacity
         for episode in self.episodes:
             for t in range(len(episode.steps)):
@@ -63,22 +63,22 @@ class Naive:
                 if enough and complete:
                     obs, action = self.observation(episode, t), episode.steps[t][0]
                     several, one = (self.follow(episode, t, n) for n in (self.n_step, 1))
-                    found.append((obs, action, several, one))
+                    possible.append((obs, action, several, one))
             offset += len(episode.frames)
-        return found
+        return possible
 
     def sequences(self, length):
         """All sequences that can be sampled, oldest first, as (obs, action, reward, discount)."""
-        found, offset = [], 0
+        possible, offset = [], 0
         oldest = sum(len(e.frames) for e in self.episodes) - self.capacity
         for episode in self.episodes:
             for t in range(len(episode.steps) - length + 1):
                 if offset + max(0, t - self.stack + 1) >= oldest:
                     obs = [self.observation(episode, k) for k in range(t, t + length + 1)]
                     action, reward, discount = zip(*episode.steps[t : t + length], strict=True)
-                    found.append((np.stack(obs), np.stack(action), reward, discount))
+                    possible.append((np.stack(obs), np.stack(action), reward, discount))
             offset += len(episode.frames)
-        return found
+        return possible
 
 
 def assert_same(replay, naive):

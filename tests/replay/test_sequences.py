@@ -338,7 +338,7 @@ def test_sampling_sequences_leaves_no_trace_but_the_generators():
         ),
         ({"at": []}, "at must name at least one step; use None for all of them"),
         ({"at": [0, 3]}, "a step of at must be at most 2, got 3"),
-        ({"at": ["0"]}, "a step of at must be a whole number, got '0'"),
+        ({"at": ["x"]}, "a step of at must be a whole number, got 'x'"),
         ({"shift": "sequnce"}, "shift must be one of sequence, image, got 'sequnce'; did you mean"),
         ({"shift": 4}, "shift must be one of sequence, image, got 4"),
         (
@@ -358,7 +358,7 @@ def test_a_wrong_argument_is_refused_and_nothing_is_drawn(changes, message):
 
 def test_an_empty_buffer_has_no_sequence():
     replay = small()
-    with pytest.raises(ValueError, match="sample_sequences needs 1 consecutive steps"):
+    with pytest.raises(ValueError, match="sampling needs 1 consecutive steps"):
         replay.sample_sequences(1, 1, shift="image")
     replay.begin(numbered(0))
     assert replay.count_sequences(1) == 0

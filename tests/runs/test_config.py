@@ -3,12 +3,19 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
+import torch
+from msgspec import Meta
 
-from revbis.agents import DrQV2Settings, TacoSettings
+from revbis.agents import DrQV2Settings, TacoSettings, make_agent
 from revbis.agents.presets import TACO
 from revbis.cli.train import parse
+from revbis.envs import EnvironmentSettings, make_env
+from revbis.objectives import make_objective
+from revbis.replay import Replay
+from revbis.replay.storage import Layout
 from revbis.runs.config import Config, changes
 from revbis.runs.presets import (
     CODE,
@@ -93,24 +100,77 @@ def test_parts_of_the_config() -> None:
     assert "seed" not in config.environment
 
 
+def kinds() -> dict[str, Any]:
+    """The type of every setting of a run with an objective."""
+    return get_type_hints(Config, include_extras=True) | get_type_hints(
+        DrQV2Settings, include_extras=True
+    )
+
+
+def largest(name: str) -> Any:
+    """The upper limit of a setting."""
+    kind = kinds()[name]
+    parts = get_args(kind) if get_origin(kind) is Annotated else get_args(get_args(kind)[0])
+    return next(part.le for part in parts if isinstance(part, Meta))
+
+
+def environment(name: str, value: Any) -> None:
+    changes = {"pixels": 8, "frame_stack": 1, name: value}
+    if name == "distractor_strength":
+        changes["distractor"] = "gaussian"
+    if name == "state_noise":
+        EnvironmentSettings(**walk(observation="state", **changes).environment)  # 800 MB to make
+    else:
+        make_env(**walk(**changes).environment, seed=1).close()
+
+
+def replay(name: str, value: Any) -> None:
+    config = walk(**{"replay_capacity": 10_000, name: value})
+    Layout(config.replay_capacity, (2,), 1)
+    capacity = min(config.replay_capacity, 10_000)
+    Replay(capacity, (2,), 1, stack=config.frame_stack, n_step=config.n_step, shift=config.shift)
+
+
+def agent(name: str, value: Any) -> None:
+    small = dict.fromkeys(("hidden", "feature_dim", "latent_dim", "objective_hidden"), 4)
+    config = walk(method="mico-rev", **small | {name: value})
+    make_agent(config.method, config.agent, (1,), 1, seed=config.seed, device="cpu")
+
+
+def objective(name: str, value: Any) -> None:
+    config = walk(method="mico-rev", **{name: value})
+    with torch.device("meta"):  # nothing is allocated
+        options = config.agent.objective_options
+        make_objective(config.method, config.agent.latent_dim, 1, **options)
+
+
+def walk(**changes: Any) -> Config:
+    return preset_config("cpu", "tests.runs:Walk").with_settings(**changes)
+
+
+@pytest.mark.env("gym", gl=False)
 @pytest.mark.parametrize(
-    ("setting", "value", "message"),
+    ("consumer", "names"),
     [
-        ("frames", 0, "frames must be at least 1"),
-        ("seed", -1, "seed must be at least 0"),
-        ("discount", 1.0, r"discount must be below 1, got 1"),
-        ("batch_size", 2.5, "batch_size must be a whole number"),
-        ("quality", "ful", "did you mean 'full'"),
-        ("observation", "pixel", "did you mean 'pixels'"),
-        ("replay_storage", "tape", "replay_storage must be one of ram, disk"),
-        ("threads", 0, "threads must be at least 1"),
-        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
-        ("shift", -1, "shift must be at least 0"),
+        (environment, "pixels frame_stack action_repeat distractor_strength state_noise seed"),
+        (replay, "replay_capacity frame_stack n_step shift"),
+        (agent, "latent_dim feature_dim objective_hidden seed"),
+        (objective, "latent_dim objective_hidden beta"),
     ],
 )
-def test_bad_values_are_refused(setting: str, value: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        preset_config("cpu", "dmc:cheetah_run").with_settings(**{setting: value})
+def test_the_largest_value_is_accepted_by_what_takes_it(consumer: Any, names: str) -> None:
+    for name in names.split():
+        most = largest(name)
+        consumer(name, most)
+        above = most + 1 if isinstance(most, int) else 1.1 * most
+        with pytest.raises(ValueError, match=f"^{name} must be at most {most:,.15g}, got"):
+            walk(method="mico-rev", **{name: above})
+
+
+def test_settings_of_the_environment_have_the_types_of_its_arguments() -> None:
+    hints = get_type_hints(EnvironmentSettings, include_extras=True)
+    del hints["task"]  # whose flag is marked as required
+    assert hints == {name: kinds()[name] for name in hints}
 
 
 def test_differences_and_which_are_safe() -> None:

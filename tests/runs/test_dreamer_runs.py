@@ -2,7 +2,7 @@
 
 import pytest
 from tests.agents.dreamer import SMALL, dot_settings
-from tests.agents.test_dreamer import needs_sheeprl
+from tests.agents.test_dreamerv3 import needs_sheeprl
 from tests.runs import evaluations
 
 from revbis.runs.presets import preset_config

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from revbis.runs.folder import (
     MirroredFolder,
     RunFolder,
     SupersededError,
+    check_writable,
     checkpoint_frames,
     checkpoint_name,
     is_finished,
     newest_checkpoint,
     open_storage,
     read_result,
+    unpacked,
 )
 from revbis.runs.records import Progress, Status
 from revbis.runs.run import train
@@ -212,3 +215,29 @@ def test_training_stops_when_another_process_takes_the_run_over(tmp_path):
     undisturbed = tiny_config(tmp_path / "b", task="tests.runs:Walk", observation="state")
     assert train(undisturbed)
     assert evaluations(config) == evaluations(undisturbed)
+
+
+def test_paths_that_lead_into_a_zip_file(tmp_path):
+    study, other = tmp_path / "study", tmp_path / "other.zip"
+    study.mkdir()
+    for path in (study / "runs.zip", other):
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("cpu/one/config.json", "{}")
+    for path in (study / "cpu", study / "runs.zip" / "cpu", other / "cpu"):
+        assert [each.name for each in unpacked(path).iterdir()] == ["one"]
+        assert (unpacked(path / "one") / "config.json").read_text() == "{}"
+        with pytest.raises(ValueError, match="only read: unzip it, or pass --out"):
+            check_writable(path / "one")
+    assert (unpacked(other) / "cpu").is_dir()
+    with pytest.raises(ValueError, match=r"other\.zip has no cpu/two"):
+        unpacked(other / "cpu" / "two")
+    with pytest.raises(ValueError, match="only read"):
+        check_writable(other / "cpu" / "two")
+    for path in (study, tmp_path, study / "nowhere", tmp_path / "cpu", Path("x")):
+        assert unpacked(path) == path
+        check_writable(path)
+    (study / "cpu").mkdir()  # what is there is read
+    assert unpacked(study / "cpu") == study / "cpu"
+    (tmp_path / "runs.zip").write_text("")
+    with pytest.raises(ValueError, match=r"runs\.zip cannot be unpacked: File is not a zip file"):
+        unpacked(tmp_path / "nowhere")

@@ -50,6 +50,13 @@ def test_its_mixed_precision_is_read_as_a_precision(run, mixed, precision):
     assert Config.read(path).agent.precision == precision
 
 
+def test_a_setting_that_is_gone_is_passed_over(run):
+    path = run.directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"prefetch": True}))
+    assert Config.read(path).with_settings(out=run.out) == run
+    assert train(run)
+
+
 def test_it_is_on_the_page(run, tmp_path):
     page = write_report(read_study([run.out]), tmp_path / "page").read_text()
     assert "simsr-rev" in page

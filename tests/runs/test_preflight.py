@@ -47,9 +47,9 @@ def test_a_run_that_can_be_made_passes(config):
         ({"observation": "state", "state_noise": 10_001}, "state_noise must be at most 10,000"),
         ({"observation": "state", "state_noise_kind": "white"}, "one of gaussian, walk"),
         ({"pixels": 7}, "pixels must be at least 8"),
-        ({"shift": 24}, "shift must be less than pixels, 24"),
+        ({"shift": 24}, "shift must be less than the image's side 24, got 24"),
         ({"strides": (3, 3, 3, 3)}, "too small for four convolutions"),
-        ({"replay_capacity": 6}, r"frame_stack \+ n_step \+ 1 = 7 .* got 6"),
+        ({"replay_capacity": 6}, r"stack \+ n_step \+ 1 = 7 .* got 6; use a larger"),
         ({"replay_capacity": 4, "observation": "state"}, "= 5 .* got 4"),
     ],
 )

@@ -1,6 +1,4 @@
-"""Runs of TACO: resume, records, the page, neighbours, benchmarks."""
-
-import json
+"""Runs of TACO: resume, records, the page, neighbours."""
 
 import pytest
 import torch
@@ -45,13 +43,3 @@ def test_records_page_and_pictures_show_what_it_reports(tmp_path, capsys):
     assert "<th>c</th>" not in page
     main(["neighbours", str(config.directory), "--queries", "2", "--neighbours", "2"])
     assert "neighbours" in capsys.readouterr().out
-
-
-def test_its_updates_are_measured(capsys):
-    sizes = ["--batch", "4", "--pixels", "32", "--repeats", "1", "--preset", "cpu"]
-    main(["bench", "update", "--method", "taco", *sizes])
-    speed = json.loads(capsys.readouterr().out)
-    assert speed["method"] == "taco" and speed["encoder_bound_seconds"] > 0
-    assert speed["parts"].keys() == {
-        "sample", "targets", "critic", "actor", "objective", "move_target",
-    }  # fmt: skip

@@ -1,5 +1,6 @@
 """The paper's artefacts from run folders, and from a sweep that makes them."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_a_table_from_runs_that_are_there(tmp_path, capsys):
     assert "**" in written and "(best)" in printed
     table = printed[: printed.index(str(tmp_path))]
     assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_table_from_runs_in_a_zip_file(tmp_path, capsys):
+    _fake_runs("table1-cpu", tmp_path / "plain")
+    shutil.make_archive(str(tmp_path / "packed" / "runs"), "zip", tmp_path / "plain")
+    for name in ("plain", "packed"):
+        _reproduce("table1", "--no-sweep", "--out", str(tmp_path / name))
+    one, two = (tmp_path / name / "reproduced/table1-cpu.csv" for name in ("plain", "packed"))
+    assert one.read_text() == two.read_text()
+    error = fails(capsys, "reproduce", "table1", "--out", str(tmp_path / "packed"))
+    assert "is in a zip file, which is only read" in error
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -7,6 +7,7 @@ losses = agent.update(replay, step)
 Agents load on first use, so that settings can be read without torch.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from revbis.agents.base import Agent, BaseAgent
@@ -38,16 +39,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DrQV2":
-        from revbis.agents.drqv2 import DrQV2
-
-        return DrQV2
-    if name == "Taco":
-        from revbis.agents.taco import Taco
-
-        return Taco
-    if name == "TDMPC":
-        from revbis.agents.tdmpc import TDMPC
-
-        return TDMPC
+    if name in ("DrQV2", "Taco", "TDMPC"):
+        return getattr(import_module(f"revbis.agents.{name.lower()}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -17,18 +15,10 @@ if TYPE_CHECKING:
     from revbis.replay import Replay
 
 Metrics = dict[str, "Tensor"]
-Stopwatch = Callable[[str], AbstractContextManager[None]]
 
 
 class Agent(Protocol):
-    """An agent that learns from a replay buffer.
-
-    Attributes:
-        stopwatch: Returns a context manager for a part of an update, by the part's name. It does
-            nothing unless a benchmark replaces it.
-    """
-
-    stopwatch: Stopwatch
+    """An agent that learns from a replay buffer."""
 
     def begin_episode(self) -> None:
         """Discards the state of the previous episode, such as a plan."""
@@ -75,14 +65,6 @@ class Agent(Protocol):
             ValueError: If the state is of another agent.
         """
 
-    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
-        """Parts of an update that benchmarks can run alone, by name.
-
-        `encoder`: its encoder passes, a lower bound on the time of an update.
-        `objective`: the representation objective, given embeddings.
-        `action`: the choice of an action, where that is more than a pass through the networks.
-        """
-
 
 @runtime_checkable
 class SeveralEmbeddings(Protocol):
@@ -102,11 +84,6 @@ class BaseAgent:
     that has no embedding: `revbis neighbours` then compares observations.
     """
 
-    @staticmethod
-    def stopwatch(part: str) -> AbstractContextManager[None]:  # noqa: ARG004
-        """Measures nothing; a benchmark replaces it."""
-        return nullcontext()
-
     def begin_episode(self) -> None:
         """Does nothing."""
 
@@ -123,10 +100,6 @@ class BaseAgent:
         import torch
 
         return torch.cdist(x, y)
-
-    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:  # noqa: ARG002
-        """No part of an update that could be measured alone."""
-        return {}
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.optim.adam import adam
 
-from revbis.agents.settings import DrQV2Settings
+from revbis.agents.settings import AgentSettings
 from revbis.io import schema
 from revbis.io.compiled import compiled
-from revbis.replay import Batch, OneStep, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from revbis.replay import Batch
 
 _FUSED = ("cpu", "cuda")  # devices with a fused Adam
 
@@ -306,32 +306,31 @@ def _look_up(planes: NDArray[Any], table: NDArray[Any], out: NDArray[Any]) -> No
 
 
 Shape = tuple[int, ...]
-_LARGEST = 65_536
+S = TypeVar("S", bound=AgentSettings)
+N = TypeVar("N", bound=NamedTuple)
 
 
 def as_shape(value: Any) -> Shape:
     """The shape of images, (C, H, W), or of vectors, (D,)."""
-    try:
-        shape = tuple(schema.integer(size, "a size", 1, _LARGEST) for size in value)
-    except (TypeError, ValueError):
-        shape = ()
+    shape: Shape = schema.convert(value, tuple[schema.Size, ...], "observation_shape")
     if len(shape) not in (1, 3):
         raise ValueError(
-            "observation_shape must be (C, H, W) of images or (D,) of vectors, with sizes up to "
-            f"{_LARGEST:,}, got {value!r:.80}"
+            "observation_shape must be (C, H, W) of images or (D,) of vectors, got "
+            f"{schema.shown(value)}"
         )
     return shape
 
 
 def as_action_size(value: Any) -> int:
     """The dimension of an action."""
-    return schema.integer(value, "action_size", 1, _LARGEST)
+    size: int = schema.convert(value, schema.Size, "action_size")
+    return size
 
 
-def as_settings(value: object) -> DrQV2Settings:
-    """The settings, if they are this agent's."""
-    if not isinstance(value, DrQV2Settings):
-        raise ValueError(f"settings must be DrQV2Settings, got {value!r:.80}")
+def as_settings(value: object, kind: type[S]) -> S:
+    """The settings, if they are of the agent's own class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"settings must be {kind.__name__}, got {value!r:.80}")
     return value
 
 
@@ -345,74 +344,72 @@ def as_device(value: object) -> torch.device:
     raise ValueError(f"device must be cpu, cuda, cuda:1, mps or similar, got {value!r:.80}")
 
 
-def check_observation(observation: object, shape: Shape) -> None:
+def observation_type(shape: Shape) -> torch.dtype:
+    """The type of observations of this shape: bytes of images, numbers of vectors."""
+    return torch.uint8 if len(shape) == 3 else torch.float32
+
+
+def check_observation(observation: NDArray[Any], shape: Shape) -> None:
     """Refuses an observation whose shape or type is not the agent's."""
-    requirement = f"observation must be {_number_type(shape)} of shape {shape}"
-    if not isinstance(observation, np.ndarray):
-        raise ValueError(f"{requirement}, got {observation!r:.80}")
-    if observation.shape != shape or str(observation.dtype) != _number_type(shape):
-        raise ValueError(f"{requirement}, got {observation.dtype} of shape {observation.shape}")
+    dtype = str(observation_type(shape)).removeprefix("torch.")
+    if observation.shape != shape or str(observation.dtype) != dtype:
+        got = f"{observation.dtype} of shape {observation.shape}"
+        raise ValueError(f"observation must be {dtype} of shape {shape}, got {got}")
 
 
-def check_observations(observations: object, shape: Shape) -> None:
+def check_observations(observations: Tensor, shape: Shape) -> None:
     """Refuses a batch of observations whose shape or type is not the agent's."""
-    requirement = f"observations must be {_number_type(shape)} {['B', *shape]}"
-    if not isinstance(observations, Tensor):
-        raise ValueError(f"{requirement}, got {observations!r:.80}")
-    if (
-        observations.shape[1:] != shape
-        or observations.dtype != getattr(torch, _number_type(shape))
-        or not len(observations)
-    ):
-        raise ValueError(f"{requirement}, got {observations.dtype} {list(observations.shape)}")
+    check_tensor("observations", observations, (len(observations), *shape), observation_type(shape))
+
+
+def check_tensor(name: str, tensor: Tensor, shape: Shape, dtype: torch.dtype | None = None) -> None:
+    """Refuses a tensor of another shape or type, which could broadcast or be cast unnoticed.
+
+    Args:
+        name: What the error calls it.
+        tensor: The tensor.
+        shape: Its shape.
+        dtype: Its type; None for any floats.
+    """
+    fits = tensor.is_floating_point() if dtype is None else tensor.dtype == dtype
+    if tensor.shape != shape or not fits:
+        wanted = f"{dtype or 'floats'} {list(shape)}"
+        raise ValueError(f"{name} must be {wanted}, got {tensor.dtype} {list(tensor.shape)}")
 
 
 def check_batch(batch: Batch, shape: Shape, action_size: int, device: torch.device) -> Batch:
     """The batch on the device, if its shapes and types are the agent's."""
-    if not isinstance(batch, Batch):
-        raise ValueError(f"batch must be a Batch, as Replay.sample returns, got {batch!r:.80}")
-    if not isinstance(batch.one_step, OneStep | None):
-        raise ValueError(f"one_step must be a OneStep or None, got {batch.one_step!r:.80}")
-    tensors = (*batch[:5], *(batch.one_step or ()))
-    if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in tensors):
-        raise ValueError("every part of a batch must be a tensor with one entry per transition")
-    size = len(batch.obs)
-    observations = [("obs", batch.obs), ("next_obs", batch.next_obs)]
-    one_step = batch.one_step
-    columns = [("reward", batch.reward), ("discount", batch.discount)]
+    size, one_step, window = len(batch.obs), batch.one_step, batch.window
+    observations = {"obs": batch.obs, "next_obs": batch.next_obs}
+    columns = {"reward": batch.reward, "discount": batch.discount}
+    check_tensor("action", batch.action, (size, action_size))
     if one_step is not None:
-        observations.append(("one_step.next_obs", one_step.next_obs))
-        columns += [("one_step.reward", one_step.reward), ("one_step.discount", one_step.discount)]
-    for name, tensor in observations:
-        _check_images(tensor, (size, *shape), name)
-    _check_floats(batch.action, (size, action_size), "action")
-    for name, tensor in columns:
-        _check_floats(tensor, (size,), name)
-    if batch.window is not None:
-        _check_window(batch.window, (size, *shape), action_size)
-    return _moved(batch, device)
+        observations["one_step.next_obs"] = one_step.next_obs
+        columns |= {"one_step.reward": one_step.reward, "one_step.discount": one_step.discount}
+    if window is not None:
+        observations["window.obs"] = window.obs
+        if window.next_obs is not None:
+            observations["window.next_obs"] = window.next_obs
+        steps = window.action.shape[1]
+        check_tensor("window.action", window.action, (size, steps, action_size))
+    for name, tensor in observations.items():
+        check_tensor(name, tensor, (size, *shape), observation_type(shape))
+    for name, tensor in columns.items():
+        check_tensor(name, tensor, (size,))
+    return moved(batch, device)
 
 
-def _check_window(window: object, shape: Shape, action_size: int) -> None:
-    """Refuses a window that does not belong to a batch with observations of this shape."""
-    if not isinstance(window, Window):
-        raise ValueError(f"window must be a Window or None, got {window!r:.80}")
-    next_obs = window.obs if window.next_obs is None else window.next_obs
-    if not all(isinstance(each, Tensor) for each in (window.action, window.obs, next_obs)):
-        raise ValueError("every part of a window must be a tensor; next_obs may be None")
-    steps = window.action.shape[1] if window.action.ndim > 1 else 1
-    _check_floats(window.action, (shape[0], steps, action_size), "window.action")
-    _check_images(window.obs, shape, "window.obs")
-    _check_images(next_obs, shape, "window.next_obs")
+def moved(batch: N, device: torch.device) -> N:
+    """A named tuple of tensors, of such tuples and of None, on the device."""
+    if device.type == "cpu":
+        return batch
 
+    def move(each: Any) -> Any:
+        if isinstance(each, Tensor):
+            return each.to(device, non_blocking=True)
+        return None if each is None else moved(each, device)
 
-def _check_images(tensor: Tensor, shape: Shape, name: str) -> None:
-    """Refuses observations that are not of this shape, with its type."""
-    dtype = getattr(torch, _number_type(shape[1:]))
-    if tensor.shape != shape or tensor.dtype != dtype:
-        raise ValueError(
-            f"{name} must be {dtype} {list(shape)}, got {tensor.dtype} {list(tensor.shape)}"
-        )
+    return batch._make(map(move, batch))
 
 
 def check_state(state: object, **names: str) -> None:
@@ -433,32 +430,3 @@ def fitting() -> Iterator[None]:
     except Exception as problem:  # noqa: BLE001 (a foreign state can fail in any way)
         reason = schema.reason(problem)
         raise ValueError(f"the state does not fit this agent: {reason}") from None
-
-
-def _moved(batch: Batch, device: torch.device) -> Batch:
-    if device.type == "cpu":
-        return batch
-    one_step = batch.one_step
-    if one_step is not None:
-        one_step = one_step._replace(**_on(device, one_step._asdict()))
-    window = batch.window
-    if window is not None:
-        there = {name: each for name, each in window._asdict().items() if each is not None}
-        window = window._replace(**_on(device, there))
-    tensors = {name: batch._asdict()[name] for name in Batch._fields[:5]}
-    return batch._replace(one_step=one_step, window=window, **_on(device, tensors))
-
-
-def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-
-
-def _check_floats(tensor: Tensor, shape: Shape, name: str) -> None:
-    if tensor.shape != shape:
-        raise ValueError(f"{name} must be {list(shape)}, got {list(tensor.shape)}")
-    if not tensor.is_floating_point():
-        raise ValueError(f"{name} must hold floats, got {tensor.dtype}")
-
-
-def _number_type(shape: Shape) -> str:
-    return "uint8" if len(shape) == 3 else "float32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from revbis.agents.common import (
     as_action_size,
     as_device,
+    as_settings,
     as_shape,
     check_observation,
     check_observations,
@@ -24,11 +25,11 @@ from revbis.io import schema
 from revbis.io.plugins import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from revbis.agents.base import Metrics, Stopwatch
+    from revbis.agents.base import Metrics
     from revbis.agents.settings import Shape
     from revbis.replay import Replay, Sequences
 
@@ -159,9 +160,9 @@ def _config(shape: Shape, settings: DreamerV3Settings) -> Any:
     from sheeprl.utils.utils import dotdict
 
     with initialize_config_module(config_module="sheeprl.configs", version_base="1.3"):
-        whole = compose("config", [f"{name}={value}" for name, value in _values(shape, settings)])
+        full = compose("config", [f"{name}={value}" for name, value in _values(shape, settings)])
     parts = {
-        name: OmegaConf.to_container(whole[name], resolve=True) for name in ("algo", "distribution")
+        name: OmegaConf.to_container(full[name], resolve=True) for name in ("algo", "distribution")
     }
     env = {"num_envs": 1, "screen_size": shape[-1] if len(shape) == 3 else 64}
     return dotdict(parts | {"env": env, "fabric": {"precision": "32-true"}})
@@ -241,8 +242,7 @@ class DreamerV3:
         seed: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        if not isinstance(settings, DreamerV3Settings):
-            raise ValueError(f"settings must be DreamerV3Settings, got {settings!r:.80}")
+        settings = as_settings(settings, DreamerV3Settings)
         self.observation_shape = as_shape(observation_shape)
         settings.check(self.observation_shape)
         self.action_size = as_action_size(action_size)
@@ -254,7 +254,6 @@ class DreamerV3:
         self._memories = {explore: self._memory() for explore in (True, False)}
         self._new_episode = True
         self._updates = 0
-        self.stopwatch: Stopwatch = lambda _: nullcontext()
 
     def begin_episode(self) -> None:
         """The next action is an episode's first: the memory starts from nothing."""
@@ -275,8 +274,6 @@ class DreamerV3:
                 likeliest of its draws, from random numbers that start anew with each episode.
         """
         check_observation(observation, self.observation_shape)
-        schema.integer(step, "step", 0)
-        schema.flag(explore, "explore")
         player, stream = self.parts.player, "explore" if explore else "evaluate"
         if self._new_episode:
             self._new_episode = False
@@ -305,12 +302,9 @@ class DreamerV3:
         """The Euclidean distance, [N, D] × [M, D] → [N, M]."""
         return torch.cdist(x, y)
 
-    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
+    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:  # noqa: ARG002
         """One update on sequences from the replay buffer; see `learn`."""
-        schema.integer(step, "step", 0)
-        schema.flag(with_metrics, "with_metrics")
-        with self.stopwatch("sample"):
-            sequences, before = self._sample(replay)
+        sequences, before = self._sample(replay)
         return self.learn(sequences, before, replay.discount)
 
     def learn(self, sequences: Sequences, before: Tensor, discount: float) -> Metrics:
@@ -329,7 +323,7 @@ class DreamerV3:
         parts, collected = self.parts, _Collected()
         self._move_target()
         parts.config.algo.gamma = discount
-        with self.stopwatch("learn"), self._streams.drawing("update"):
+        with self._streams.drawing("update"):
             train(
                 parts.fabric,
                 *parts.networks.values(),
@@ -343,10 +337,6 @@ class DreamerV3:
             )
         self._updates += 1
         return collected.metrics | {"batch_reward": sequences.reward.mean()}
-
-    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:  # noqa: ARG002
-        """No part of sheeprl's update can run alone."""
-        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
@@ -371,20 +361,17 @@ class DreamerV3:
         """
         check_state(state, method="dreamerv3")
         with fitting():
-            self._load(state)
-
-    def _load(self, state: dict[str, Any]) -> None:
-        for name, module in self._modules().items():
-            _copy(state["networks"][name], module.state_dict())
-        for name, adam in self.parts.optimisers.items():
-            adam.load_state_dict(state["optimisers"][name])
-        self._streams.restore(state["streams"])
-        memory = {name: state["memory"][name].to(self.device) for name in _MEMORY}
-        for name, tensor in self._memories[True].items():
-            if memory[name].shape != tensor.shape:
-                raise ValueError(f"{name} must be {list(tensor.shape)}")
-        self._memories[True] = memory
-        self._updates = schema.integer(state["updates"], "updates", 0)
+            for name, module in self._modules().items():
+                _copy(state["networks"][name], module.state_dict())
+            for name, adam in self.parts.optimisers.items():
+                adam.load_state_dict(state["optimisers"][name])
+            self._streams.restore(state["streams"])
+            memory = {name: state["memory"][name].to(self.device) for name in _MEMORY}
+            for name, tensor in self._memories[True].items():
+                if memory[name].shape != tensor.shape:
+                    raise ValueError(f"{name} must be {list(tensor.shape)}")
+            self._memories[True] = memory
+            self._updates = schema.integer(state["updates"], "updates", 0)
         self._new_episode = False
 
     def _modules(self) -> dict[str, Any]:

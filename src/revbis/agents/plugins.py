@@ -62,14 +62,14 @@ def check_agent(agent: object, observation_shape: Shape, action_size: int) -> Ag
     """
     if agent is None or isinstance(agent, type):
         raise ValueError(f"the factory must return an agent, got {agent!r}")
-    missing = [name for name in (*_FUNCTIONS, "stopwatch") if name not in dir(agent)]
+    missing = [name for name in _FUNCTIONS if name not in dir(agent)]
     if missing:
         raise ValueError(
             f"the factory must return an agent, but {kind(agent)} has no {', '.join(missing)}; "
             "revbis.agents.BaseAgent has defaults for all but act, update, state_dict and "
             "load_state_dict"
         )
-    for name in (*_FUNCTIONS, "stopwatch"):
+    for name in _FUNCTIONS:
         if not callable(getattr(agent, name)):
             raise ValueError(f"{name} must be a function, got {kind(getattr(agent, name))}")
     agent = cast("Agent", agent)

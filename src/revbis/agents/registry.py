@@ -1,7 +1,8 @@
 """The agents by name, and the methods that users type. Imports no torch.
 
 A method names an agent and, for DrQ-v2, an objective; only `resolve` interprets the name.
-Adding an agent is one entry here. A user's own agent is a method too, `agent:` and its factory.
+Adding an agent is one line of `_SHIPPED`. An agent of the user's own is a method too: `agent:` and
+its factory.
 """
 
 from __future__ import annotations
@@ -95,42 +96,35 @@ class Method(NamedTuple):
 
 
 OWN = "agent:"  # stands before the factory of a user's own agent
-_DRQV2 = AgentEntry(
-    "drqv2",
-    DrQV2Settings,
-    "revbis.agents.drqv2:DrQV2",
-    "DrQ-v2, without an objective",
-    objectives=True,
-    acting="revbis.agents.drqv2:acting",
-)
-_TACO = AgentEntry(
-    "taco",
-    TacoSettings,
-    "revbis.agents.taco:Taco",
-    "TACO: DrQ-v2 with action tokens and contrastive losses",
-    presets=taco_presets,
-    acting="revbis.agents.taco:acting",
-)
-_TDMPC = AgentEntry(
-    "tdmpc",
-    TDMPCSettings,
-    "revbis.agents.tdmpc:TDMPC",
-    "TD-MPC: planning in a learned latent space",
-    presets=tdmpc_presets,
-    acting="revbis.agents.tdmpc:acting",
-)
-_DREAMERV3 = AgentEntry(
-    "dreamerv3",
-    DreamerV3Settings,
-    "revbis.agents.dreamerv3:DreamerV3",
-    "Dreamer-v3 by sheeprl; needs revbis[dreamer]",
-    presets=dreamerv3_presets,
-    requires=("sheeprl", "dreamer"),
+
+
+def _shipped(
+    kind: str,
+    settings: type[AgentSettings],
+    text: str,
+    *,
+    exported: bool = True,
+    **more: Any,
+) -> AgentEntry:
+    """The entry of an agent of this package: the class `kind` in the module of the same name."""
+    name, module = kind.lower(), f"revbis.agents.{kind.lower()}"
+    acting = f"{module}:acting" if exported else None
+    return AgentEntry(name, settings, f"{module}:{kind}", text, acting=acting, **more)
+
+
+_DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", objectives=True)
+_TACO = "TACO: DrQ-v2 with action tokens and contrastive losses"
+_TDMPC = "TD-MPC: planning in a learned latent space"
+_DREAMERV3 = "Dreamer-v3 by sheeprl; needs revbis[dreamer]"
+_SHEEPRL: dict[str, Any] = {"requires": ("sheeprl", "dreamer"), "exported": False}
+_SHIPPED = (
+    _DRQV2,
+    _shipped("Taco", TacoSettings, _TACO, presets=taco_presets),
+    _shipped("TDMPC", TDMPCSettings, _TDMPC, presets=tdmpc_presets),
+    _shipped("DreamerV3", DreamerV3Settings, _DREAMERV3, presets=dreamerv3_presets, **_SHEEPRL),
 )
 _OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own (--agent {FORM})")
-_AGENTS: dict[str, AgentEntry] = {
-    entry.name: entry for entry in (_DRQV2, _TACO, _TDMPC, _DREAMERV3)
-}
+_AGENTS = {entry.name: entry for entry in _SHIPPED}
 
 
 def register(entry: AgentEntry) -> None:

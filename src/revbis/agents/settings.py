@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import tyro
@@ -347,12 +347,6 @@ class TacoSettings(ActorCriticSettings):
     def least_steps(self) -> int:
         """Those of an action sequence."""
         return self.action_steps if self.has_losses else 1
-
-    @property
-    def drqv2(self) -> DrQV2Settings:
-        """The settings of the DrQ-v2 that it is built on."""
-        names = [each.name for each in fields(ActorCriticSettings)]
-        return DrQV2Settings(**{name: getattr(self, name) for name in names})
 
     def token_size(self, action_size: int) -> int:
         """Width of what the critic reads of an action of this size."""

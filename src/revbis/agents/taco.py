@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.agents.base import InferenceState, tensors_of
-from revbis.agents.common import Linear, check_batch
-from revbis.agents.drqv2 import DrQV2, NextStep, Parts, base_tensors
+from revbis.agents.common import Linear, as_settings, check_batch
+from revbis.agents.drqv2 import (
+    ActorCritic,
+    ActorCriticParts,
+    SplitReadouts,
+    StepSizes,
+    acting_tensors,
+    objective_metrics,
+)
 from revbis.agents.settings import TacoSettings
-from revbis.objectives import simsr_distance
 from revbis.objectives.base import effective_rank
 from revbis.replay import Batch, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from revbis.agents.base import Metrics
-    from revbis.agents.drqv2 import Auxiliary
+    from revbis.agents.settings import Shape
     from revbis.replay import Replay
 
 
@@ -101,7 +107,6 @@ class TacoOutput:
     terms: dict[str, Tensor]
     logits: dict[str, Tensor]
     embedding: Tensor
-    coefficient_loss: None = field(default=None, init=False)
 
     @property
     def representation_loss(self) -> Tensor:
@@ -133,8 +138,6 @@ class TacoHeads(nn.Module):
         settings: Which losses are on, and the sizes.
         token_size: Width of a token.
     """
-
-    policy_actions: tuple[str, ...] = ()
 
     def __init__(self, settings: TacoSettings, token_size: int) -> None:
         super().__init__()
@@ -183,22 +186,6 @@ class TacoHeads(nn.Module):
         """z, [B, D] in (−1, 1), from the projected features."""
         return torch.tanh(self.norm(z))
 
-    def distance(self, x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
-        """SimSR's distance: TACO has none of its own."""
-        return simsr_distance(x, y, rowwise=rowwise)
-
-    def representation_parameters(self) -> Iterator[nn.Parameter]:
-        """All of them."""
-        return self.parameters()
-
-    def coefficient_parameters(self) -> Iterator[nn.Parameter]:
-        """None."""
-        return iter(())
-
-    def status(self) -> dict[str, float]:
-        """Nothing."""
-        return {}
-
 
 def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(Linear(inputs, hidden, "relu"), Linear(hidden, outputs))
@@ -236,47 +223,59 @@ def n_step_return(reward: Tensor, discount: Tensor, gamma: float) -> tuple[Tenso
     return (before * reward).sum(dim=1), after[:, -1]
 
 
-def parts_of_the_work(
-    parts: Parts, heads: TacoHeads, batch: Batch, window: Window, *, alternating: bool
-) -> dict[str, Callable[[], None]]:
-    """The encoder passes of an update on this batch, and the losses given embeddings.
+class TacoParts(ActorCriticParts):
+    """The networks of DrQ-v2, with action tokens and TACO's heads.
+
+    Attributes:
+        objective: The losses with their heads; None where all are off.
 
     Args:
-        parts: The networks.
-        heads: The losses.
-        batch: Transitions.
-        window: Their first K steps.
-        alternating: Whether the losses have a backward pass of their own.
+        observation_shape: (C, H, W) of images, or (D,) of vectors.
+        action_size: Dimension of an action.
+        settings: Losses, tokens and sizes.
+        device: Where the networks are.
     """
-    encoder, size = parts.encoder, len(batch.obs)
-    gradient = torch.randn(size, encoder.size) / encoder.size
-    without = [batch.next_obs, *([] if window.next_obs is None else [window.next_obs])]
-    with_gradient = [batch.obs]
-    (with_gradient if alternating else without).append(window.obs)
 
-    def encode() -> None:
-        with torch.no_grad():
-            for observations in without:
-                encoder(observations)
-        for observations in with_gradient:
-            for parameter in encoder.parameters():
-                parameter.grad = None
-            encoder(observations).backward(gradient)
+    def __init__(
+        self,
+        observation_shape: Shape,
+        action_size: int,
+        settings: TacoSettings,
+        device: torch.device,
+    ) -> None:
+        size = settings.token_size(action_size)
+        super().__init__(
+            observation_shape,
+            action_size,
+            settings,
+            device,
+            projection=settings.has_losses,
+            tokens=ActionTokens(action_size, size) if settings.tokens == "learned" else None,
+            token_size=size,
+        )
+        self.objective = TacoHeads(settings, size).to(device) if settings.has_losses else None
+        if settings.compile and self.objective is not None:
+            self.objective.compile()
 
-    width = len(parts.readouts.weights["projection"])
-    z, following, positive = (torch.randn(size, width) for _ in range(3))
-    trained = [*heads.parameters(), *parts.tokens.parameters()]
+    def heads(self) -> list[nn.Parameter]:
+        """What the losses train beside encoder and tokens."""
+        if self.objective is None:
+            return []
+        return [*self.readouts.of("projection"), *self.objective.parameters()]
 
-    def compare() -> None:
-        x = z.clone().requires_grad_()
-        tokens = parts.tokens(window.action.flatten(0, 1)).reshape(size, -1)
-        loss = heads(x, tokens, batch.reward, following, positive).representation_loss
-        torch.autograd.grad(loss, [x, *trained], allow_unused=True)
+    def phi(self, features: Tensor) -> Tensor | None:
+        """The embedding z as the losses compare it, [B, latent_dim]."""
+        if self.objective is None:
+            return None
+        return self.objective.scale(self.readouts(features, "projection")[0].float())
 
-    return {"encoder": encode, "objective": compare}
+    def modules(self) -> dict[str, Any]:
+        """The networks by name, as a checkpoint has them; without what there is none of."""
+        heads = {} if self.objective is None else {"objective": self.objective}
+        return super().modules() | heads
 
 
-class Taco(DrQV2):
+class Taco(ActorCritic):
     """DrQ-v2 with TACO's losses in the place of an objective, and its modes.
 
     Two shifts of the same observations are encoded, one of them with gradient for the losses. The
@@ -297,6 +296,9 @@ class Taco(DrQV2):
         ValueError: For sizes that do not match, or mixed precision on a CPU.
     """
 
+    parts: TacoParts
+    settings: TacoSettings
+
     def __init__(
         self,
         observation_shape: Sequence[int],
@@ -306,28 +308,16 @@ class Taco(DrQV2):
         seed: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        if not isinstance(settings, TacoSettings):
-            raise ValueError(f"settings must be TacoSettings, got {settings!r:.80}")
-        self._taco = settings
-        super().__init__(observation_shape, action_size, settings.drqv2, seed=seed, device=device)
-        self._method = "taco"
-        self._projected: list[Tensor] = []  # of the critic's passes: next observations, then these
-
-    def _make_parts(self) -> Parts:
-        taco, tokens = self._taco, None
-        size = taco.token_size(self.action_size)
-        if taco.tokens == "learned":
-            tokens = ActionTokens(self.action_size, size)
-        heads = partial(TacoHeads, taco, size) if taco.has_losses else None
-        shape, device = self.observation_shape, self.device
-        return Parts(shape, self.action_size, self.settings, device, heads, tokens, size)
+        settings, sizes = as_settings(settings, TacoSettings), (observation_shape, action_size)
+        super().__init__(*sizes, settings, TacoParts, method="taco", seed=seed, device=device)
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
         """One update on a batch from the replay buffer; see `learn`."""
+        size = self.settings.batch_size
         if self.parts.objective is None:
-            return super().update(replay, step, with_metrics=with_metrics)
-        with self.stopwatch("sample"):
-            batch = sample_batch(replay, self.settings.batch_size, self._taco.action_steps)
+            batch = replay.sample(size)
+        else:
+            batch = sample_batch(replay, size, self.settings.action_steps)
         return self.learn(batch, step, with_metrics=with_metrics)
 
     def learn(self, batch: Batch, step: int, *, with_metrics: bool = False) -> Metrics:
@@ -342,68 +332,98 @@ class Taco(DrQV2):
             Losses and metrics as scalar tensors; docs/metrics.md explains each.
         """
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
-        if self.parts.objective is not None:
-            steps = 0 if batch.window is None else batch.window.action.shape[1]
-            if steps != self._taco.action_steps:
-                wanted = f"{self._taco.action_steps} steps, as `sample_batch` returns"
-                raise ValueError(f"the batch must have a window of {wanted}, got {steps} steps")
-        self._projected = []
-        return super().learn(batch, step, with_metrics=with_metrics)
+        heads, window, deviation = self.parts.objective, batch.window, self.deviation(step)
+        if heads is None:
+            metrics = self.critic_and_actor(batch, deviation)
+        else:
+            steps, wanted = 0 if window is None else window.action.shape[1], self.settings
+            if window is None or steps != wanted.action_steps:
+                raise ValueError(
+                    f"the batch must have a window of {wanted.action_steps} steps, as "
+                    f"`sample_batch` returns, got {steps} steps"
+                )
+            learn = self._alternating if self.settings.mode == "alternating" else self._together
+            metrics = learn(batch, window, heads, deviation, with_metrics)
+        self.parts.move_target(self.settings.target_rate)
+        noise = {"actor_std": torch.tensor(deviation)}
+        return metrics | noise | {"batch_reward": batch.reward.mean()}
 
-    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
-        """The encoder passes of an update, and TACO's losses given embeddings.
-
-        Gradients are discarded; no parameter changes.
-        """
-        heads = self.parts.objective
-        if not isinstance(heads, TacoHeads):
-            return super().work(replay)
-        batch = sample_batch(replay, self.settings.batch_size, self._taco.action_steps)
-        alternating = not self._shared
-        return parts_of_the_work(self.parts, heads, batch, _window(batch), alternating=alternating)
-
-    def _encode(self, observations: Tensor) -> Tensor:
-        """The critic's features; alternating, their projections are kept for the losses."""
-        features = super()._encode(observations)
-        if self.parts.objective is not None and not self._shared:
-            with torch.no_grad():
-                self._projected += self.parts.readouts(features, "projection")
-        return features
-
-    def _compare(
+    def _together(
         self,
         batch: Batch,
-        objective: Auxiliary,
-        z: Tensor,
-        following: NextStep,
-        policy_action: Tensor | None,  # noqa: ARG002
-    ) -> TacoOutput:
-        """The losses where they share the critic's pass."""
-        positive = self._project(_window(batch).obs) if self._taco.curl_loss else z
-        return self._losses(batch, objective, z, following.z, positive)
+        window: Window,
+        heads: TacoHeads,
+        deviation: float,
+        with_metrics: bool,
+    ) -> Metrics:
+        """Joint and balanced: the losses share the critic's encoder passes and its step."""
+        parts = self.parts
+        # Targets, without gradient.
+        with torch.no_grad():
+            next_features = self.encode(batch.next_obs)
+            following, actor, target = self.read(next_features, "projection", "actor", "target")
+        target_q, _ = self.targets(batch, actor, target, deviation)
+        # Predictions.
+        features = self.encode(batch.obs)
+        with self.precision():
+            read = SplitReadouts(parts.readouts, features)
+            q1, q2 = parts.critic(read.critic, parts.tokens(batch.action))
+        # Losses.
+        positive = self._project(window.obs) if self.settings.curl_loss else read.projection
+        out = self._losses(batch, window, heads, read.projection, following, positive)
+        # Steps.
+        step = self.joint_step if self.settings.mode == "joint" else self.balanced_step
+        losses = (out.representation_loss, None)
+        metrics = step(read, (q1, q2, target_q), losses, with_metrics=with_metrics)
+        metrics |= self.actor_step(features.detach(), deviation)
+        return metrics | objective_metrics(out.metrics if with_metrics else out.losses)
 
-    def _objective_step(
+    def _alternating(
         self,
         batch: Batch,
-        objective: Auxiliary,
-        deviation: float,  # noqa: ARG002
+        window: Window,
+        heads: TacoHeads,
+        deviation: float,
+        with_metrics: bool,
+    ) -> Metrics:
+        """The steps of critic and actor, then the losses' with one more encoder pass."""
+        sizes = StepSizes(self.parts.encoder if with_metrics else None)
+        # The critic's and the actor's step; what the losses compare with is from before.
+        with torch.no_grad():
+            next_features = self.encode(batch.next_obs)
+            (following,) = self.read(next_features, "projection")
+            actor, target = self.read(next_features, "actor", "target")
+        target_q, _ = self.targets(batch, actor, target, deviation)
+        features = self.encode(batch.obs)
+        with torch.no_grad():
+            (positive,) = self.read(features, "projection")
+        metrics = self.critic_step(batch, features, target_q)
+        metrics |= self.actor_step(features.detach(), deviation)
+        sizes.mark()
+        out = self.objective_step(batch, window, heads, following, positive)
+        sizes.mark()
+        metrics |= objective_metrics(out.metrics if with_metrics else out.losses)
+        return metrics | sizes.share()
+
+    def objective_step(
+        self, batch: Batch, window: Window, heads: TacoHeads, following: Tensor, positive: Tensor
     ) -> TacoOutput:
-        """Updates encoder, tokens and heads, with one more encoder pass."""
-        next_projected, positive = self._projected
-        self._projected = []
-        with self._precision():
-            features = self.parts.encoder(_window(batch).obs)
-            (projected,) = self.parts.readouts(features, "projection")
-        out = self._losses(batch, objective, projected, next_projected, positive)
-        with self._descent("objective"):
+        """Updates encoder, tokens and heads by the losses alone, with one encoder pass."""
+        (projected,) = self.read(self.encode(window.obs), "projection")
+        out = self._losses(batch, window, heads, projected, following, positive)
+        with self.descent("objective"):
             out.representation_loss.backward()  # type: ignore[no-untyped-call]
         return out
 
     def _losses(
-        self, batch: Batch, heads: Auxiliary, projected: Tensor, following: Tensor, positive: Tensor
+        self,
+        batch: Batch,
+        window: Window,
+        heads: TacoHeads,
+        projected: Tensor,
+        following: Tensor,
+        positive: Tensor,
     ) -> TacoOutput:
-        window = _window(batch)
-        assert isinstance(heads, TacoHeads)
         if window.next_obs is not None:  # K is not the critic's n
             following = self._project(window.next_obs)
         tokens = self.parts.tokens(window.action.flatten(0, 1)).reshape(len(batch.reward), -1)
@@ -413,21 +433,12 @@ class Taco(DrQV2):
 
     @torch.no_grad()
     def _project(self, observations: Tensor) -> Tensor:
-        with self._precision():
-            features = self.parts.encoder(observations)
-            (projected,) = self.parts.readouts(features, "projection")
-        assert isinstance(projected, Tensor)
-        return projected
-
-
-def _window(batch: Batch) -> Window:
-    assert batch.window is not None
-    return batch.window
+        return self.read(self.encode(observations), "projection")[0]
 
 
 def acting(agent: Taco) -> InferenceState:
     """Encoder, actor and z; without losses, the critic's trunk in the place of z."""
-    tensors, heads = base_tensors(agent), agent.parts.objective
-    if isinstance(heads, TacoHeads):
+    tensors, heads = acting_tensors(agent.parts), agent.parts.objective
+    if heads is not None:
         tensors |= tensors_of(scale=heads.norm)
     return InferenceState(agent.observation_shape, agent.action_size, tensors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,26 +17,30 @@ from revbis.agents.common import (
     Linear,
     as_action_size,
     as_device,
+    as_settings,
     as_shape,
     check_observation,
     check_observations,
     check_state,
+    check_tensor,
     fitting,
+    moved,
+    observation_type,
     restore,
 )
 from revbis.agents.drqv2 import linear_schedule, noisy_action
 from revbis.agents.settings import KERNELS, TDMPCSettings, feature_side
 from revbis.agents.tdmpc_planner import NOISE_CLIP, Search, following_mean, plan
 from revbis.io import schema
-from revbis.replay import PrioritisedReplay, Sequences
+from revbis.replay import PrioritisedReplay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from revbis.agents.base import Metrics, Stopwatch
-    from revbis.replay import Replay
+    from revbis.agents.base import Metrics
+    from revbis.replay import Replay, Sequences
 
 _LARGEST = 1e4  # a sequence's losses and priorities are cut there
 
@@ -290,71 +293,6 @@ def _convolution(inputs: int, outputs: int, stride: int, kernel: int) -> nn.Conv
     return convolution
 
 
-if TYPE_CHECKING:
-    Shape = tuple[int, ...]
-
-
-def as_settings(value: object) -> TDMPCSettings:
-    """The settings, if they are this agent's."""
-    if not isinstance(value, TDMPCSettings):
-        raise ValueError(f"settings must be TDMPCSettings, got {value!r:.80}")
-    return value
-
-
-def check_replay(replay: object) -> PrioritisedReplay:
-    """The replay buffer, if it has priorities."""
-    if not isinstance(replay, PrioritisedReplay):
-        raise ValueError(
-            f"tdmpc draws by priority and needs a PrioritisedReplay, got {type(replay).__name__}"
-        )
-    return replay
-
-
-def check_probability(probability: object, size: int, device: torch.device) -> Tensor:
-    """The probabilities of sequences on the device, if there is one above 0 for each."""
-    if (
-        not isinstance(probability, Tensor)
-        or probability.shape != (size,)
-        or not probability.is_floating_point()
-        or not bool((probability > 0).all())
-    ):
-        raise ValueError(
-            f"probability must have {size} numbers above 0, as sample_prioritised returns, got "
-            f"{probability!r:.80}"
-        )
-    return probability.to(device, torch.float32)
-
-
-def check_sequences(
-    sequences: Sequences, shape: Shape, action_size: int, length: int, device: torch.device
-) -> Sequences:
-    """The sequences on the device, if their shapes and types are the agent's."""
-    if not isinstance(sequences, Sequences):
-        raise ValueError(
-            "sequences must be Sequences, as Replay.sample_sequences returns, got "
-            f"{sequences!r:.80}"
-        )
-    if not all(isinstance(tensor, Tensor) and tensor.ndim for tensor in sequences):
-        raise ValueError("every part of sequences must be a tensor with one entry per sequence")
-    size = len(sequences.obs)
-    pixels = len(shape) == 3
-    expected = {
-        "obs": ((size, length + 1, *shape), torch.uint8 if pixels else torch.float32),
-        "action": ((size, length, action_size), torch.float32),
-        "reward": ((size, length), torch.float32),
-        "discount": ((size, length), torch.float32),
-    }
-    for name, (sizes, dtype) in expected.items():
-        tensor: Tensor = getattr(sequences, name)
-        if tensor.shape != sizes or tensor.dtype != dtype:
-            raise ValueError(
-                f"{name} must be {dtype} {list(sizes)}, got {tensor.dtype} {list(tensor.shape)}"
-            )
-    if device.type == "cpu":
-        return sequences
-    return Sequences(*(tensor.to(device, non_blocking=True) for tensor in sequences))
-
-
 _LEAST_PRIORITY = 1e-6
 _PATIENCE = 20  # times the horizon: transitions without an episode that long
 
@@ -389,7 +327,7 @@ class TDMPC:
     ) -> None:
         self.observation_shape = as_shape(observation_shape)
         self.action_size = action_size = as_action_size(action_size)
-        self.settings, self.device = as_settings(settings), as_device(device)
+        self.settings, self.device = as_settings(settings, TDMPCSettings), as_device(device)
         sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(4)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
@@ -409,7 +347,6 @@ class TDMPC:
         self._plans = {explore: self._no_plan() for explore in (True, False)}
         # Of the last update. Before the first one all predicted returns are 0, whatever γ is.
         self._step, self._updates, self._discount = 0, 0, 0.0
-        self.stopwatch: Stopwatch = lambda _: nullcontext()
 
     def status(self) -> dict[str, float]:
         """Nothing: there is no number that a progress line should show."""
@@ -451,7 +388,7 @@ class TDMPC:
                 generator that starts anew with each episode.
         """
         check_observation(observation, self.observation_shape)
-        step = schema.integer(step, "step", 0) if schema.flag(explore, "explore") else self._step
+        step = step if explore else self._step
         generator = self._explore_generator if explore else self._evaluate_generator
         if self._new_episode:
             self._new_episode = False
@@ -463,12 +400,12 @@ class TDMPC:
             return np.asarray(2 * uniform.cpu().numpy() - 1, dtype=np.float32)
         z = self.model.encoder(torch.tensor(observation, device=self.device)[None])
         start = self._plans[explore][: self.horizon(step)]
-        found = plan(self.model, z, start, self._search(step), generator)
-        self._plans[explore] = following_mean(found.mean, self.settings.horizon)
-        action = found.actions[0]
+        planned = plan(self.model, z, start, self._search(step), generator)
+        self._plans[explore] = following_mean(planned.mean, self.settings.horizon)
+        action = planned.actions[0]
         if explore:
             noise = torch.randn(action.shape, generator=generator, device=self.device)
-            action = action + found.deviation[0] * noise
+            action = action + planned.deviation[0] * noise
         return np.asarray(action.clamp(-1, 1).cpu().numpy(), dtype=np.float32)
 
     @torch.no_grad()
@@ -486,7 +423,7 @@ class TDMPC:
         """The Euclidean distance, in which dynamics are learned, [N, D] × [M, D] → [N, M]."""
         return torch.cdist(x, y).detach()
 
-    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
+    def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:  # noqa: ARG002
         """One update on sequences drawn by their priorities, which it renews; see `learn`.
 
         Returns:
@@ -495,18 +432,18 @@ class TDMPC:
         Raises:
             ValueError: If many episodes are shorter than the horizon, and none is as long.
         """
-        schema.flag(with_metrics, "with_metrics")
-        replay, horizon = check_replay(replay), self.settings.horizon
+        if not isinstance(replay, PrioritisedReplay):
+            kind = type(replay).__name__
+            raise ValueError(f"tdmpc draws by priority and needs a PrioritisedReplay, got {kind}")
+        horizon = self.settings.horizon
         if not replay.count_sequences(horizon):
             if len(replay) > _PATIENCE * horizon:
                 raise ValueError(f"no episode so far had {horizon} steps: use a smaller --horizon")
             return {}
-        with self.stopwatch("sample"):
-            drawn = replay.sample_prioritised(self.settings.batch_size, horizon, shift="image")
+        drawn = replay.sample_prioritised(self.settings.batch_size, horizon, shift="image")
         metrics, priority = self.learn(drawn.sequences, drawn.probability, replay.discount, step)
-        with self.stopwatch("priorities"):
-            priority = (priority + _LEAST_PRIORITY) ** self.settings.priority_exponent
-            replay.set_priorities(drawn.entry, priority.cpu().numpy())
+        priority = (priority + _LEAST_PRIORITY) ** self.settings.priority_exponent
+        replay.set_priorities(drawn.entry, priority.cpu().numpy())
         return metrics
 
     def learn(
@@ -525,23 +462,22 @@ class TDMPC:
             each sequence's values, [B].
         """
         s = self.settings
-        sequences = check_sequences(
-            sequences, self.observation_shape, self.action_size, s.horizon, self.device
-        )
-        self._step = schema.integer(step, "step", 0)
-        self._discount = schema.discount(discount, "discount")
-        probability = check_probability(probability, len(sequences.obs), self.device)
+        size, shape = len(sequences.obs), self.observation_shape
+        check_tensor("obs", sequences.obs, (size, s.horizon + 1, *shape), observation_type(shape))
+        check_tensor("action", sequences.action, (size, s.horizon, self.action_size))
+        for name in ("reward", "discount"):
+            check_tensor(name, getattr(sequences, name), (size, s.horizon))
+        check_tensor("probability", probability, (size,))
+        sequences = moved(sequences, self.device)
+        self._step, self._discount = step, discount
+        probability = probability.to(self.device, torch.float32)
         weight = importance_weights(probability, s.importance_exponent)
-        with self.stopwatch("targets"):
-            target = self._targets(sequences)
-        with self.stopwatch("model"):
-            latents, metrics, priority = self._model_step(sequences, target, weight)
-        with self.stopwatch("actor"):
-            metrics |= self._actor_step(latents)
+        target = self._targets(sequences)
+        latents, metrics, priority = self._model_step(sequences, target, weight)
+        metrics |= self._actor_step(latents)
         self._updates += 1
         if self._updates % s.target_every == 0:
-            with self.stopwatch("move_target"):
-                self.target.follow(self.model, s.target_rate)
+            self.target.follow(self.model, s.target_rate)
         return metrics | {
             "actor_std": torch.tensor(self.deviation(step)),
             "plan_horizon": torch.tensor(float(self.horizon(step))),
@@ -637,32 +573,6 @@ class TDMPC:
             policy_deviation=s.noise_end,
         )
 
-    def work(self, replay: Replay) -> dict[str, Callable[[], None]]:
-        """The encoder passes of an update, and a plan of the full horizon.
-
-        Gradients are discarded; no parameter and no generator of the agent changes.
-        """
-        s = self.settings
-        obs = replay.sample_sequences(s.batch_size, s.horizon, shift="image").obs.to(self.device)
-        gradient = torch.randn(s.batch_size, s.latent_dim, device=self.device)
-        generator = torch.Generator(self.device).manual_seed(0)
-        search = self._search(max(s.horizon_steps, s.noise_steps))
-
-        def encode() -> None:
-            for parameter in self.model.encoder.parameters():
-                parameter.grad = None
-            with torch.no_grad():
-                for encoder in (self.model.encoder, self.target.encoder):
-                    for following in obs[:, 1:].unbind(dim=1):
-                        encoder(following)
-            self.model.encoder(obs[:, 0]).backward(gradient)
-
-        @torch.no_grad()
-        def act() -> None:
-            plan(self.model, self.model.encoder(obs[:1, 0]), self._no_plan(), search, generator)
-
-        return {"encoder": encode, "action": act}
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
 
@@ -689,18 +599,15 @@ class TDMPC:
         """
         check_state(state, method="tdmpc")
         with fitting():
-            self._load(state)
-
-    def _load(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["networks"]["model"])
-        self.target.load_state_dict(state["networks"]["target"])
-        for name, adam in self.optimisers.items():
-            adam.load(state["optimisers"][name]["state"])
-        restore(self._explore_generator, state["explore_generator"])
-        restore(self._update_generator, state["update_generator"])
-        self._plans[True] = self._no_plan().copy_(state["plan"])
-        self._updates = schema.integer(state["updates"], "updates", 0)
-        self.restore_last_update(state)
+            self.model.load_state_dict(state["networks"]["model"])
+            self.target.load_state_dict(state["networks"]["target"])
+            for name, adam in self.optimisers.items():
+                adam.load(state["optimisers"][name]["state"])
+            restore(self._explore_generator, state["explore_generator"])
+            restore(self._update_generator, state["update_generator"])
+            self._plans[True] = self._no_plan().copy_(state["plan"])
+            self._updates = schema.integer(state["updates"], "updates", 0)
+            self.restore_last_update(state)
         self._new_episode = False
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from revbis.io.files import atomic_write
 from revbis.runs.config import SAFE, Config
-from revbis.runs.folder import CONFIG
+from revbis.runs.folder import CONFIG, unpacked
 from revbis.runs.presets import preset_settings
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def make_artefact(
     """
     from revbis.analysis.scores import read_study
 
-    existing = [run for run in runs if (run / CONFIG).exists()]
+    existing = [run for run in map(unpacked, runs) if (run / CONFIG).exists()]
     if not existing:
         raise ValueError(
             f"none of the {len(runs)} runs exists, such as {runs[0]}; leave out --no-sweep to "

@@ -17,6 +17,7 @@ from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import (
     ABOUT,
     ALARMS,
+    ARCHIVE,
     CONFIG,
     EVALUATIONS,
     FAILURES,
@@ -28,6 +29,7 @@ from revbis.runs.folder import (
     given_up,
     is_finished,
     read_result,
+    unpacked,
 )
 from revbis.runs.records import agent_status
 
@@ -39,17 +41,25 @@ _LETTERS = 300  # of a reason
 
 
 def run_folders(top: Path, problem: Callable[[str], None] = lambda _: None) -> Iterator[Path]:
-    """The run folders in or below a folder, sorted within each level.
+    """The run folders in or below a folder or a zip file, sorted within each level.
 
-    What disappears meanwhile is skipped; folders that may not be read are reported.
+    What disappears meanwhile is skipped; what cannot be read is reported. A `runs.zip` is read as
+    if it were unpacked, but not one within another.
     """
+    try:
+        folder = unpacked(top)
+    except ValueError as reason:
+        problem(str(reason))
+        return
 
     def failed(reason: OSError) -> None:
         if not isinstance(reason, FileNotFoundError):
             problem(f"{reason.filename} cannot be read: {reason.strerror}")
 
-    for path, folders, files in os.walk(top, onerror=failed):
+    for path, folders, files in os.walk(folder, onerror=failed):
         folders.sort()
+        if ARCHIVE in files and folder == top:
+            yield from run_folders(Path(path, ARCHIVE), problem)
         if MARKS & {*folders, *files}:
             folders[:] = [name for name in folders if name not in WITHIN]
             yield Path(path)

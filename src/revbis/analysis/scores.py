@@ -22,6 +22,7 @@ from revbis.analysis.runs import (
 )
 from revbis.io import schema
 from revbis.io.files import naming
+from revbis.runs.folder import unpacked
 
 # With different values of these, scores are of different problems, whatever the method.
 _ENVIRONMENT = (
@@ -151,12 +152,13 @@ class Study:
 
 
 def read_study(paths: Iterable[Path]) -> Study:
-    """Reads every run in or below the given folders.
+    """Reads every run in or below the given folders and zip files.
 
     What cannot be read is skipped and named in `problems`; everything else is kept.
 
     Raises:
-        ValueError: If there is no run at all, with what is there instead.
+        ValueError: If there is no run at all, with what is there instead, or if a zip file that is
+            passed cannot be unpacked.
     """
     problems: list[str] = []
     folders = _run_folders(paths, problems.append)
@@ -192,7 +194,7 @@ def _run_folders(paths: Iterable[Path], problem: OnProblem) -> list[Path]:
         raise ValueError(f"paths must be a list of folders, got {paths!r:.80}")
     folders: dict[Path, None] = {}
     for each in paths:
-        path: Path = schema.convert(each, Path, "each of paths")
+        path: Path = unpacked(schema.convert(each, Path, "each of paths"))
         if not path.exists():
             problem(f"{path} does not exist")
         elif not path.is_dir():

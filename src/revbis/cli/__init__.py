@@ -30,7 +30,6 @@ _COMMANDS = {
     "report": "write an interactive page about runs",
     "sweep": "train a grid of runs, on this machine or a Ray cluster",
     "reproduce": "make the paper's tables and figures; train the missing runs first",
-    "bench": "measure speed on this machine: env, update, sharing, train",
     "doctor": "what this machine can do, what is missing and how to fix it",
 }
 
@@ -72,6 +71,8 @@ def _main(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0 if words else 2)
+    if words[0] == "bench":
+        _fail("the benchmarks are programs of the repository: python benchmarks/update.py")
     if words[0] == "--version":
         from revbis import __version__
 

@@ -20,8 +20,10 @@ def command(run: Annotated[Path, tyro.conf.Positional], out: Path | None = None)
             replaced; a folder with anything else in it is refused.
     """
     from revbis.export import write_export
-    from revbis.runs.folder import EXPORT
+    from revbis.runs.folder import EXPORT, check_writable
 
+    if out is None:
+        check_writable(run)
     folder = out or run / EXPORT
     write_export(run, folder)
     print(f"written to {folder}")

@@ -9,21 +9,21 @@ from typing import Any
 
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-_MOST = 10**12  # beyond any present machine
-
 
 def integer_flag(text: str) -> int:
     """A whole number; 1e5 is one, 1.5 is not.
 
     Raises:
-        ValueError: If it is not whole, or larger than 10^12.
+        ValueError: If it is not whole, or larger than any count.
     """
+    from revbis.io import schema  # here, so that help needs no NumPy
+
     try:
         value = Decimal(text)
     except InvalidOperation:
         raise ValueError(f"must be a whole number, got {text!r}") from None
-    if value.is_finite() and value.copy_abs() > _MOST:
-        raise ValueError(f"must be at most 10^12, got {text}")
+    if value.is_finite() and value.copy_abs() > schema.MOST:
+        raise ValueError(f"must be at most {schema.MOST:,}, got {text}")
     if not value.is_finite() or value != value.to_integral_value():
         raise ValueError(f"must be a whole number, got {text!r}")
     return int(value)

@@ -39,9 +39,11 @@ def command(
     schema.integer(episodes, "--episodes", 1, _MOST_EPISODES)
     schema.integer(seed, "--seed", 0)
     from revbis.representation.neighbours import draw, find_neighbours
-    from revbis.runs.folder import NEIGHBOURS
+    from revbis.runs.folder import NEIGHBOURS, check_writable
     from revbis.runs.run import open_run
 
+    if out is None:
+        check_writable(run)
     config, agent = open_run(run)
     nearest = find_neighbours(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed

@@ -69,8 +69,9 @@ def command(
         schema.integer(workers, "--workers", 1, _MOST_WORKERS)
     runtime.prepare(1)  # the workers share the cores
     from revbis.representation.offline import IsolatedSettings, plan
+    from revbis.runs.folder import unpacked
 
-    settings = IsolatedSettings(steps=steps, episodes=episodes)
+    replay, settings = unpacked(replay), IsolatedSettings(steps=steps, episodes=episodes)
     cells = plan(replay, (*methods, *objective), seeds, settings)
     _run(cells, out, workers or _fitting(replay))
 

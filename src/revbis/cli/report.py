@@ -24,7 +24,7 @@ def command(
     picture of nearest states. Anything that cannot be read or drawn is left out with a warning.
 
     Args:
-        runs: Folders of runs, or folders that contain runs.
+        runs: Folders of runs, or folders or zip files that contain runs.
         out: Folder for the page; by default `page` in the folder of a single run, else `report`.
         watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
         videos: Add a video and nearest states of the best seed of each task and method; a single

@@ -45,7 +45,7 @@ def command(
     revbis yardstick runs --episodes 20
 
     Args:
-        runs: Folders of runs, or folders that contain runs; finished or training.
+        runs: Folders of runs, or folders or zip files that contain runs; finished or training.
         episodes: Number of episodes, at least 2.
         seed: Seed of the episodes and of the noise.
         out: CSV file to write, a row for each run.
@@ -58,11 +58,13 @@ def command(
     if not runs:
         raise ValueError("pass the folder of at least one run, such as runs/.../seed-1")
     from revbis.analysis.runs import run_folders
+    from revbis.io.files import shown_path
 
-    folders = dict.fromkeys(
-        folder for path in runs for folder in (sorted(run_folders(path)) or [path])
-    )
-    rows, problems = [], []
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
+    folders: dict[Path, None] = {}
+    for path in runs:
+        folders |= dict.fromkeys(sorted(run_folders(path, problems.append)) or [path])
     with step_bar(len(folders) * episodes) as advance:
         for folder in folders:
             try:
@@ -71,8 +73,14 @@ def command(
                 problems.append(str(problem))
     if not rows:
         raise ValueError(problems[0])
-    for text in problems:
+    for text in dict.fromkeys(problems):
         print(f"revbis: warning: not measured: {text}", file=sys.stderr)
+    if any(shown_path(folder) != folder for folder in folders):
+        print(
+            f"revbis: warning: zip files are only read: their runs are in {out}, but get no "
+            "yardsticks.json; unzip them for revbis report to show it",
+            file=sys.stderr,
+        )
     _show(rows, out)
 
 
@@ -82,7 +90,7 @@ def _measure(
     """Measures a run and writes its file; returns its row of the CSV."""
     import json
 
-    from revbis.io.files import atomic_write
+    from revbis.io.files import atomic_write, shown_path
     from revbis.representation.yardsticks import measure
     from revbis.runs.folder import YARDSTICKS
     from revbis.runs.run import open_run_at
@@ -99,7 +107,8 @@ def _measure(
         lambda: advance(title),
     )
     content = {"frames": frames, "episodes": episodes, "seed": seed, "yardsticks": values}
-    atomic_write(folder / YARDSTICKS, (json.dumps(content, indent=2) + "\n").encode())
+    if shown_path(folder) == folder:  # not in a zip file
+        atomic_write(folder / YARDSTICKS, (json.dumps(content, indent=2) + "\n").encode())
     return about | values
 
 

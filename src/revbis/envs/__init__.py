@@ -7,9 +7,19 @@ observation, info = env.reset()
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from revbis.envs.distractors import (
+    GAUSSIAN,
+    Distractor,
+    PixelNoise,
+    Split,
+    check_strength,
+    parse_background,
+)
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
+from revbis.envs.state_noise import StateNoise
 from revbis.envs.suite import Suite
 from revbis.envs.suites import (
     SUITES,
@@ -22,13 +32,55 @@ from revbis.envs.suites import (
     task_names,
 )
 from revbis.io import schema
+from revbis.io.schema import ActionRepeat, FrameStack, NoiseCount, Seed, Side, Strength, Text
 
 if TYPE_CHECKING:
-    from revbis.envs.distractors import Distractor, PixelNoise
     from revbis.envs.environment import TaskEnv
-    from revbis.envs.suite import Simulation
 
-_MOST_PIXELS, _MOST_FRAMES, _MOST_REPEATS = 2048, 100, 1000
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings:
+    """The arguments of `make_env` except for seed and split: valid, and possible together.
+
+    Raises:
+        ValueError: If a value is not of its type, or values contradict each other.
+    """
+
+    task: Text
+    observation: Literal["pixels", "state"]
+    pixels: Side
+    frame_stack: FrameStack
+    action_repeat: ActionRepeat
+    quality: Quality
+    distractor: Text | None
+    distractor_strength: Strength | None
+    state_noise: NoiseCount
+    state_noise_kind: Literal["gaussian", "walk"]
+
+    def __post_init__(self) -> None:
+        check_name(self.task)
+        schema.validate_fields(self)
+        check_strength(self.distractor, self.distractor_strength)
+        if self.observation == "state":
+            if self.distractor is not None:
+                raise ValueError(
+                    "distractors require observation pixels; drop the distractor or use pixels"
+                )
+            return
+        if self.state_noise:
+            raise ValueError(
+                "state_noise requires observation state; drop state_noise or use state"
+            )
+        background = self.distractor not in (None, GAUSSIAN)
+        if not suite_of(self.task).drawn_by_mujoco:
+            if background:
+                raise ValueError(
+                    f"{self.task} draws its own images: drop distractor, or set it to gaussian"
+                )
+            if self.quality != "full":
+                raise ValueError(f"{self.task} draws its own images: set quality to full")
+        if background:
+            parse_background(self.distractor)
 
 
 def make_env(
@@ -70,105 +122,65 @@ def make_env(
         ValueError: For an unknown task, with the nearest names, or an invalid setting.
         ModuleNotFoundError: If a simulator is not installed, with the line that installs it.
     """
-    schema.choice(quality, QUALITIES, "quality")
-    schema.choice(observation, ("pixels", "state"), "observation")
-    schema.choice(distractor_split, ("train", "eval"), "distractor_split")
-    frame_stack = schema.integer(frame_stack, "frame_stack", 1, _MOST_FRAMES)
-    action_repeat = schema.integer(action_repeat, "action_repeat", 1, _MOST_REPEATS)
-    pixels = schema.integer(pixels, "pixels", 8, _MOST_PIXELS)
-    seed = schema.integer(seed, "seed", 0)
-    if seed >= 2**32:
-        raise ValueError(f"seed must be below 2**32, got {seed}")
-    _check_distractor(distractor, distractor_strength, observation)
-    state_noise = _check_state_noise(state_noise, state_noise_kind, observation)
-    check_name(task)
+    settings = EnvironmentSettings(
+        task=task,
+        observation=observation,
+        pixels=pixels,
+        frame_stack=frame_stack,
+        action_repeat=action_repeat,
+        quality=quality,
+        distractor=distractor,
+        distractor_strength=distractor_strength,
+        state_noise=state_noise,
+        state_noise_kind=state_noise_kind,
+    )
+    seed = schema.convert(seed, Seed, "seed")
+    split: Split = schema.convert(distractor_split, Split, "distractor_split")
+    suite = suite_of(task)
     require_gymnasium(task)
     from revbis.envs.environment import TaskEnv
-    from revbis.envs.state_noise import StateNoise
 
-    size = pixels if observation == "pixels" else 0
-    background, pixel_noise = _disturbances(
-        distractor, distractor_strength, pixels, distractor_split
-    )
-    simulation = _simulation(task, size, quality, background is not None)
+    size = settings.pixels if settings.observation == "pixels" else 0
+    background = pixel_noise = noise = None
+    if settings.distractor_strength is not None:
+        pixel_noise = PixelNoise(settings.distractor_strength, size, split=split)
+    elif settings.distractor is not None:
+        background = Distractor(settings.distractor, size, split=split)
+    # Before anything imports MuJoCo. What draws itself may do so without OpenGL.
+    with nullcontext() if size and suite.drawn_by_mujoco else suppress(RenderingError):
+        choose_backend()
+    simulation = suite.make(suite.local_name(task), size=size, quality=settings.quality)
     identity: dict[str, Any] = {
         "task": task,
-        "observation": observation,
-        "action_repeat": action_repeat,
+        "observation": settings.observation,
+        "action_repeat": settings.action_repeat,
         "versions": simulation.versions,
     }
     if size:
-        identity |= {"pixels": pixels, "frame_stack": frame_stack, "quality": quality}
+        identity |= {"pixels": size, "frame_stack": settings.frame_stack}
         shown = background or pixel_noise
-        identity["distractor"] = shown.identity if shown else None
-    noise = None
-    if state_noise:
-        length = simulation.feature_count
-        noise = StateNoise(state_noise, state_noise_kind, length, task=task, split=distractor_split)
+        identity |= {"quality": settings.quality, "distractor": shown.identity if shown else None}
+    if settings.state_noise:
+        count, kind = settings.state_noise, settings.state_noise_kind
+        noise = StateNoise(count, kind, simulation.feature_count, task=task, split=split)
         identity["state_noise"] = noise.identity
     return TaskEnv(
         simulation,
         identity=identity,
         seed=seed,
         pixels=size,
-        frame_stack=frame_stack,
-        action_repeat=action_repeat,
+        frame_stack=settings.frame_stack,
+        action_repeat=settings.action_repeat,
         distractor=background,
         pixel_noise=pixel_noise,
         state_noise=noise,
     )
 
 
-def _check_distractor(distractor: str | None, strength: float | None, observation: str) -> None:
-    """Refuses a distractor that the observations cannot have."""
-    from revbis.envs.distractors import SPECS, check_strength
-
-    if not isinstance(distractor, str | None):
-        raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {distractor!r:.80}")
-    if distractor is not None and observation == "state":
-        raise ValueError('a distractor needs pixels; omit it with observation="state"')
-    check_strength(distractor, strength)
-
-
-def _check_state_noise(state_noise: int, kind: str, observation: str) -> int:
-    """Refuses numbers that the observations cannot have; returns how many there are."""
-    from revbis.envs.state_noise import KINDS, MOST
-
-    schema.choice(kind, KINDS, "state_noise_kind")
-    numbers = schema.integer(state_noise, "state_noise", 0, MOST)
-    if numbers and observation == "pixels":
-        raise ValueError('state_noise needs observation="state"; omit it with pixels')
-    return numbers
-
-
-def _disturbances(
-    distractor: str | None, strength: float | None, pixels: int, split: Literal["train", "eval"]
-) -> tuple[Distractor | None, PixelNoise | None]:
-    """The background or the pixel noise that a distractor is."""
-    from revbis.envs.distractors import Distractor, PixelNoise
-
-    if distractor is None:
-        return None, None
-    if strength is not None:
-        return None, PixelNoise(strength, pixels, split=split)
-    return Distractor(distractor, pixels, split=split), None
-
-
-def _simulation(task: str, size: int, quality: Quality, background: bool) -> Simulation:
-    suite = suite_of(task)
-    if size and not suite.drawn_by_mujoco and (quality != "full" or background):
-        able = " and ".join(f"{each.name}:" for each in SUITES.values() if each.drawn_by_mujoco)
-        option = "distractors other than gaussian are" if background else 'quality="fast" is'
-        raise ValueError(f"{task} draws its own images: {option} for {able} tasks")
-    # Before anything imports MuJoCo. What draws itself may do so without OpenGL.
-    with nullcontext() if size and suite.drawn_by_mujoco else suppress(RenderingError):
-        choose_backend()
-    return suite.make(suite.local_name(task), size=size, quality=quality)
-
-
 __all__ = [
     "QUALITIES",
     "SUITES",
+    "EnvironmentSettings",
     "Quality",
     "Suite",
     "check_task",

@@ -59,7 +59,7 @@ class Distractor:
     def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
         self.size = schema.integer(size, "size", 1)
         schema.choice(split, VARIANTS, "split")
-        kind, folder = _parse(spec)
+        kind, folder = parse_background(spec)
         self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
         if folder is not None:
             self._source = _Video(folder, self.size, split)
@@ -319,8 +319,12 @@ def _unreadable(path: Path, reason: object) -> ValueError:
     return ValueError(f"distractor clip {path} cannot be read ({reason}); replace or remove it")
 
 
-def _parse(spec: str) -> tuple[str, Path | None]:
-    """The kind, and the folder of a video spec."""
+def parse_background(spec: str | None) -> tuple[str, Path | None]:
+    """The kind of a moving background, and the folder of a video.
+
+    Raises:
+        ValueError: If it is none.
+    """
     if not isinstance(spec, str):
         raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r:.80}")
     kind, _, rest = spec.partition(":")
@@ -351,8 +355,6 @@ def check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: 
         raise ValueError(f"{name} must be {np.dtype(dtype)} {shape}, got {got}")
 
 
-WEAKEST, STRONGEST = 0.001, 1.0  # weaker noise would round to no noise
-
 # Entropy of the generators; those of `distractors` and `state_noise` have other numbers.
 _EPISODES_V1 = 1002
 _INTERVALS = 2**16
@@ -377,7 +379,7 @@ class PixelNoise:
     """
 
     def __init__(self, strength: float, size: int, *, split: Split = "train") -> None:
-        self.strength = _check_range(strength)
+        self.strength: float = schema.convert(strength, schema.Strength, "distractor_strength")
         self.size = schema.integer(size, "size", 1)
         self._stream = list(VARIANTS).index(schema.choice(split, VARIANTS, "split"))
         self.identity = f"{GAUSSIAN}-v1({self.strength:g})/{split}"
@@ -426,8 +428,6 @@ def check_strength(distractor: str | None, strength: float | None) -> None:
     Raises:
         ValueError: With what to do.
     """
-    if strength is not None:
-        _check_range(strength)
     if distractor == GAUSSIAN and strength is None:
         raise ValueError(
             "the distractor gaussian needs a distractor_strength: its standard deviation as a "
@@ -456,12 +456,3 @@ def quantiles(strength: float) -> NDArray[np.int16]:
     table = np.concatenate([-upper[::-1], upper])
     table.flags.writeable = False
     return table
-
-
-def _check_range(strength: float) -> float:
-    value = schema.number(strength, "distractor_strength")
-    if not WEAKEST <= value <= STRONGEST:
-        raise ValueError(
-            f"distractor_strength must be from {WEAKEST:g} to {STRONGEST:g}, got {value:g}"
-        )
-    return value

@@ -94,7 +94,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         """
         if self._closed:
             raise ValueError("this environment is closed; make a new one")
-        seed = self._seed if seed is None else schema.integer(seed, "seed", 0, 2**32 - 1)
+        seed = self._seed if seed is None else schema.convert(seed, schema.Seed, "seed")
         self._seed = None
         super().reset(seed=seed)
         self.simulation.reset(seed)
@@ -169,11 +169,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
 
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
         """Scales an action from [−1, 1] to the simulator's bounds; beyond them it is clipped."""
-        values = schema.real_array(action, "an action").astype(np.float64, copy=False)
-        if values.shape != self._middle.shape:
-            raise ValueError(f"an action must have shape {self._middle.shape}, got {values.shape}")
-        if not np.isfinite(values).all():
-            raise ValueError(f"an action must be finite, got {values}")
+        values = schema.finite_matrix(action, self._middle.shape, "an action")
         return self._middle + np.clip(values, -1.0, 1.0) * self._reach
 
     def _seen(self, discount: float) -> tuple[NDArray[Any], dict[str, Any]]:

@@ -21,8 +21,6 @@ from revbis.io import schema
 Kind = Literal["gaussian", "walk"]
 Floats = NDArray[np.float64]
 
-KINDS = ("gaussian", "walk")
-MOST = 10_000
 CORRELATION_STEPS = 20.0  # agent steps in which a walk's correlation falls to 1/e
 
 # Entropy of the generators; those of `distractors` have other numbers.
@@ -65,15 +63,15 @@ class StateNoise:
         variant: The variant of this episode; -1 before the first reset.
 
     Raises:
-        ValueError: For an unknown kind or split, or a count that is not from 1 to 10,000.
+        ValueError: For an unknown kind or split, or a count that is not from 0 to 10,000.
     """
 
     def __init__(
         self, count: int, kind: Kind, features: int, *, task: str, split: Split = "train"
     ) -> None:
-        self.count = schema.integer(count, "state_noise", 1, MOST)
+        self.count: int = schema.convert(count, schema.NoiseCount, "state_noise")
         self.features = schema.integer(features, "features", 0)
-        self.kind = schema.choice(kind, KINDS, "state_noise_kind")
+        self.kind: Kind = schema.convert(kind, Kind, "state_noise_kind")
         schema.choice(split, VARIANTS, "split")
         self.identity = f"{kind}-v1({count})/{split}"
         self.variant = -1
@@ -112,8 +110,8 @@ class StateNoise:
             raise ValueError("observe needs an episode, and none has started: call reset(seed)")
         noise = self._offset + self._scale * self._unit_noise(self._rng)
         # float64: a last bit that differs between machines practically never reaches a float32.
-        whole = np.concatenate([features, noise], dtype=np.float64)
-        return (self._projection @ whole).astype(np.float32)
+        together = np.concatenate([features, noise], dtype=np.float64)
+        return (self._projection @ together).astype(np.float32)
 
     def skip(self, steps: int) -> None:
         """Advances time as so many observations would."""

@@ -122,7 +122,7 @@ class Suite:
         form: How a task is written, such as `dmc:NAME`.
         description: What the tasks are, in a line.
         make: Makes the simulation of a task.
-        example: A task, as `make_env` takes it: `revbis doctor` steps it and `revbis bench env`
+        example: A task, as `make_env` takes it: `revbis doctor` steps it and `rendering.py`
             draws it.
         modules: The modules it needs, its own simulator last.
         extra: The extra of revbis that installs them; empty if none does.

@@ -279,7 +279,7 @@ def _config(content: ExportFile) -> Config:
     if not isinstance(method, str):
         raise ValueError(f"its method must be a name, got {method!r:.80}")
     check_method(method)
-    config, shape = Config.from_dict(content["config"]), tuple(content["observation_shape"])
+    config, shape = Config.from_saved(content["config"]), tuple(content["observation_shape"])
     wanted = config.observation_shape if config.observation == "pixels" else shape[:1]
     if shape != wanted:
         raise ValueError(f"its observation_shape must be {wanted}, got {shape}")

@@ -23,7 +23,7 @@ from revbis.export.agent import (
 )
 from revbis.io.files import atomic_write, digest, naming, new_folder, sync_folder
 from revbis.runs.config import Config, RunSettings
-from revbis.runs.folder import CONFIG
+from revbis.runs.folder import CONFIG, unpacked
 from revbis.runs.presets import command_line
 from revbis.runs.run import open_run_at
 
@@ -143,7 +143,7 @@ def write_export(run: Path, out: Path) -> None:
             or if `out` has other files in it.
         OSError: For example if the disk is full; `out` is then what it was before.
     """
-    out = out.resolve()
+    run, out = unpacked(run), out.resolve()
     check_method(Config.read(run / CONFIG).method)
     _check_replaceable(out)
     unfinished = out.with_name(f".{os.getpid()}-{out.name}")

@@ -1,19 +1,26 @@
-"""Atomic writes, checksums, and files of JSON lines."""
+"""Atomic writes, checksums, zip files, and files of JSON lines."""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import math
 import os
+import shutil
+import stat
+import tempfile
+import zipfile
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _BLOCK = 1 << 20
+_MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -116,6 +123,72 @@ def digest_of_bytes(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
+def unzip(archive: Path) -> Path:
+    """The content of a zip file, in a temporary folder that is removed when the process ends.
+
+    It is unpacked once, and again if the file has changed.
+
+    Raises:
+        ValueError: If it is damaged or too large, or has links or names that leave the folder.
+    """
+    path = archive.resolve()
+    folder = _temporary_folder().joinpath(*path.parts[1:])
+    try:
+        stamp = (path.stat().st_mtime_ns, path.stat().st_size)
+        if _unzipped.get(folder) != stamp:
+            _unzipped.pop(folder, None)
+            shutil.rmtree(folder, ignore_errors=True)
+            with zipfile.ZipFile(path) as file:
+                _check_entries(file.infolist())
+                folder.mkdir(parents=True)
+                file.extractall(folder)
+            _unzipped[folder] = stamp
+    except Exception as problem:  # noqa: BLE001 (a damaged archive can fail in any way)
+        shutil.rmtree(folder, ignore_errors=True)
+        reason = problem.strerror if isinstance(problem, OSError) else None
+        raise ValueError(f"{archive} cannot be unpacked: {reason or problem}") from None
+    return folder
+
+
+def shown_path(path: Path) -> Path:
+    """The path as a user knows it: for what `unzip` has unpacked, the one in the zip file."""
+    if not _unzipped or _temporary_folder() not in path.parents:
+        return path
+    return Path("/", path.relative_to(_temporary_folder()))
+
+
+_unzipped: dict[Path, tuple[int, int]] = {}
+
+
+@cache
+def _temporary_folder() -> Path:
+    folder, process = Path(tempfile.mkdtemp(prefix="revbis-")).resolve(), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a fork of it
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _check_entries(entries: Sequence[zipfile.ZipInfo]) -> None:
+    size = sum(entry.file_size for entry in entries)
+    room = min(_MOST_BYTES, shutil.disk_usage(_temporary_folder()).free)
+    if len(entries) > _MOST_ENTRIES or size > room:
+        raise ValueError(
+            f"it has {len(entries):,} files of {size:,} bytes, and there is room for "
+            f"{_MOST_ENTRIES:,} of {room:,} in {tempfile.gettempdir()}; unzip it elsewhere and "
+            "pass the folder"
+        )
+    for entry in entries:
+        name, kind = PurePosixPath(entry.filename), stat.S_IFMT(entry.external_attr >> 16)
+        if name.is_absolute() or ".." in name.parts:
+            raise ValueError(f"{entry.filename!r:.80} in it leads out of the folder")
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise ValueError(f"{entry.filename!r:.80} in it is neither a file nor a folder")
+
+
 Record = dict[str, Any]
 _SHOWN_LINES = 3
 
@@ -125,7 +198,7 @@ class Lines(NamedTuple):
 
     Attributes:
         records: Line number and content of each line that is a JSON object.
-        odd: Numbers of the lines that are not.
+        malformed: Numbers of the lines that are not.
     """
 
     records: list[tuple[int, Record]]

@@ -6,6 +6,8 @@ import ctypes
 import os
 import sys
 
+from revbis.io import schema
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _KEEP_BELOW = 1 << 30
 
@@ -24,8 +26,6 @@ def prepare(threads: int | None = None) -> None:
     Raises:
         ValueError: If threads is below 1.
     """
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     keep_freed_memory()
@@ -35,8 +35,7 @@ def prepare(threads: int | None = None) -> None:
     for kind in (np.float16, np.float32, np.float64, np.longdouble):
         np.finfo(kind)  # computed now and cached: once denormals are flushed it would be wrong
     torch.set_flush_denormal(True)
-    if threads is not None:
-        torch.set_num_threads(threads)
+    use_threads(threads)
 
 
 def use_threads(threads: int | None) -> None:
@@ -45,12 +44,10 @@ def use_threads(threads: int | None) -> None:
     Raises:
         ValueError: If threads is below 1.
     """
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, got {threads}")
     if threads is not None:
         import torch
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(schema.integer(threads, "threads", 1))
 
 
 def keep_freed_memory() -> bool:

@@ -1,16 +1,16 @@
-"""Validates all values from outside: flags, YAML, JSON files and Python calls.
+"""The border: validates all values from outside, of flags, YAML, files and Python calls.
 
-A type defines the allowed values; `convert` returns a value of the type or raises an error with the
-requirement. `1e5` and `"1e5"` are the same count wherever they come from, `true` is not a number,
-and sizes have upper limits. The functions above it are the same border for the arguments of Python
-calls. Implemented with msgspec.
+A type defines the allowed values and has its limits; a setting and the argument that takes it share
+one. `convert` returns a value of the type or raises a ValueError with the requirement: `1e5` and
+`"1e5"` are the same count wherever they come from, `true` is not a number, and sizes have upper
+limits. `integer`, `number` and the others are for arguments of Python calls. Based on msgspec.
 """
 
 from __future__ import annotations
 
+import fractions
 import json
 import math
-import operator
 import re
 import reprlib
 from collections.abc import Hashable, Iterable, Mapping
@@ -37,138 +37,32 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-
-def discount(value: float, name: str = "gamma") -> float:
-    """A discount factor in [0, 1)."""
-    value = number(value, name)
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must be in [0, 1), got {value:g}")
-    return value
-
-
-def positive(value: float, name: str) -> float:
-    """A finite number above zero."""
-    value = number(value, name)
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a finite number above 0, got {value:g}")
-    return value
-
-
-def number(value: Any, name: str) -> float:
-    """One real number."""
-    try:
-        if np.ndim(value) or isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r:.80}") from None
-
-
-def integer(value: int, name: str, least: int, most: int = 10**12) -> int:
-    """A whole number from `least` to `most`."""
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, got {value!r:.80}") from None
-    if count < least:
-        raise ValueError(f"{name} must be at least {least}, got {count}")
-    if count > most:
-        raise ValueError(f"{name} must be at most {most:,}, got {count!s:.80}")
-    return count
-
-
-def flag(value: bool, name: str) -> bool:
-    """True or False; other truthy or falsy values are refused."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r:.80}")
-    return bool(value)
-
-
-def choice(value: str, options: Iterable[str], name: str) -> str:
-    """One of the named options; for a typo, the error suggests the nearest name."""
-    names = list(options)
-    if isinstance(value, str) and value in names:
-        return value
-    raise ValueError(not_a_choice(value, names, name))
-
-
-def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
-    """The message for a value that is not one of the options."""
-    names = list(options)
-    return f"{name} must be one of {', '.join(names)}, got {value!r:.80}{nearest(value, names)}"
-
-
-def reason(problem: Exception) -> str:
-    """Why something failed, in a line: the message of a ValueError, others with their type."""
-    kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
-    lines = f"{kind}{problem}".splitlines() or [type(problem).__name__]
-    return f"{lines[0]:.300}"
-
-
-def nearest(value: object, names: Iterable[str]) -> str:
-    """A suggestion of the nearest name, for the end of a message; empty if none is near."""
-    near = get_close_matches(str(value), list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-    """A float64 array of this shape, without NaN or infinity."""
-    array = real_array(value, name)
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    array = array.astype(np.float64, copy=False)
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        where = tuple(int(i) for i in bad[0])
-        raise ValueError(
-            f"{name} must be finite, but {len(bad)} of its entries are not; "
-            f"the first is {name}{list(where)} = {array[where]}"
-        )
-    return array
-
-
-def real_array(value: object, name: str) -> NDArray[Any]:
-    """An array of integers or floats; complex numbers, booleans, texts and objects are refused."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):  # rows of different lengths, for example
-        raise ValueError(
-            f"{name} must be an array of numbers with rows of equal length, got {value!r:.80}"
-        ) from None
-    if array.dtype.kind not in "iuf" and array.size:
-        raise ValueError(f"{name} must hold real numbers, got {_kind(array)}")
-    return array
-
-
-def _kind(array: NDArray[Any]) -> str:
-    names = {"c": "complex numbers", "b": "booleans", "U": "texts", "S": "texts"}
-    if array.dtype.kind == "O" and array.ndim == 0:
-        return f"{array.item()!r:.80}"
-    return names.get(array.dtype.kind, f"dtype {array.dtype}")
-
-
 T = TypeVar("T")
-_MOST = 10**12
+MOST = 10**12  # beyond any present machine
 
-# Limits beyond any present machine (counts) or network (sizes).
-Count = Annotated[int, Meta(ge=1, le=_MOST)]
-CountOrZero = Annotated[int, Meta(ge=0, le=_MOST)]
+# Numbers of things.
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+CountOrZero = Annotated[int, Meta(ge=0, le=MOST)]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Batch = Annotated[int, Meta(ge=1, le=10**6)]
+UpTo4096 = Annotated[int, Meta(ge=1, le=4096)]
+# Widths of networks and shapes.
 Size = Annotated[int, Meta(ge=1, le=65_536)]
 SizeOrZero = Annotated[int, Meta(ge=0, le=65_536)]
-UpTo4096 = Annotated[int, Meta(ge=1, le=4096)]
 Stride = Annotated[int, Meta(ge=1, le=16)]
+# Observations.
+Side = Annotated[int, Meta(ge=8, le=2048)]
+FrameStack = Annotated[int, Meta(ge=1, le=100)]
+ActionRepeat = Annotated[int, Meta(ge=1, le=1000)]
 Shift = Annotated[int, Meta(ge=0, le=4096)]
 NoiseCount = Annotated[int, Meta(ge=0, le=10_000)]
-Batch = Annotated[int, Meta(ge=1, le=10**6)]
+Strength = Annotated[float, Meta(ge=0.001, le=1)]  # weaker noise would round to none
+# Other numbers. A description replaces the limits in messages.
 Above = Annotated[float, Meta(gt=0, le=1e12)]
 AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
 Share = Annotated[float, Meta(gt=0, le=1)]
-Strength = Annotated[float, Meta(ge=0.001, le=1)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
-Discount = Annotated[float, Meta(ge=0, lt=1)]
+Discount = Annotated[float, Meta(ge=0, lt=1, description="in [0, 1)")]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
@@ -292,14 +186,15 @@ def convert(value: object, kind: type[T] | Any, name: str) -> T:
     Raises:
         ValueError: If it is not of the type; with the requirement and the value.
     """
-    if isinstance(value, np.generic):
-        value = value.item()
+    plain = [*map(_plain, value)] if isinstance(value, list | tuple) else _plain(value)
     if kind is Path:
-        return cast("T", _path(value, name))
+        if not isinstance(value, str | Path) or "\0" in str(value):
+            raise ValueError(f"{name} must be a path, got {shown(value)}")
+        return cast("T", Path(value))
     try:
-        return cast("T", msgspec.convert(value, kind, strict=False))
+        return cast("T", msgspec.convert(plain, kind, strict=False))
     except (msgspec.ValidationError, RecursionError) as problem:
-        raise ValueError(_message(value, kind, name, problem)) from None
+        raise ValueError(_message(plain, kind, name, problem)) from None
 
 
 def validate_fields(record: object, part: type | None = None) -> None:
@@ -347,9 +242,102 @@ def check_keys(values: object, known: Iterable[str], name: str) -> dict[str, Any
     return dict(values)
 
 
+def integer(value: int, name: str, least: int, most: int = MOST) -> int:
+    """A whole number from `least` to `most`."""
+    return cast("int", convert(value, _between(least, most), name))
+
+
+def number(value: Any, name: str) -> float:
+    """One real number."""
+    return cast("float", convert(value, float, name))
+
+
+def discount(value: float, name: str = "gamma") -> float:
+    """A discount factor in [0, 1)."""
+    return cast("float", convert(value, Discount, name))
+
+
+def positive(value: float, name: str) -> float:
+    """A number above zero."""
+    return cast("float", convert(value, Above, name))
+
+
+def flag(value: bool, name: str) -> bool:
+    """True or False; other truthy or falsy values are refused."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def choice(value: str, options: Iterable[str], name: str) -> str:
+    """One of the named options; for a typo, the error suggests the nearest name."""
+    names = list(options)
+    if isinstance(value, str) and value in names:
+        return value
+    raise ValueError(not_a_choice(value, names, name))
+
+
+def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
+    """The message for a value that is not one of the options."""
+    names = list(options)
+    return f"{name} must be one of {', '.join(names)}, got {shown(value)}{nearest(value, names)}"
+
+
+def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    """A float64 array of this shape, without NaN or infinity."""
+    array = real_array(value, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    array = array.astype(np.float64, copy=False)
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        where = tuple(int(i) for i in bad[0])
+        raise ValueError(
+            f"{name} must be finite, but {len(bad)} of its entries are not; "
+            f"the first is {name}{list(where)} = {array[where]}"
+        )
+    return array
+
+
+def real_array(value: object, name: str) -> NDArray[Any]:
+    """An array of integers or floats; complex numbers, booleans, texts and objects are refused."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # rows of different lengths, for example
+        raise ValueError(
+            f"{name} must be an array of numbers with rows of equal length, got {shown(value)}"
+        ) from None
+    if array.dtype.kind not in "iuf" and array.size:
+        came = _ARRAYS.get(array.dtype.kind, f"dtype {array.dtype}")
+        if array.dtype.kind == "O" and array.ndim == 0:
+            came = shown(array.item())
+        raise ValueError(f"{name} must hold real numbers, got {came}")
+    return array
+
+
+def reason(problem: Exception) -> str:
+    """Why something failed, in a line: the message of a ValueError, others with their type."""
+    kind = "" if isinstance(problem, ValueError) else f"{type(problem).__name__}: "
+    lines = f"{kind}{problem}".splitlines() or [type(problem).__name__]
+    return f"{lines[0]:.300}"
+
+
+def nearest(value: object, names: Iterable[str]) -> str:
+    """A suggestion of the nearest name, for the end of a message; empty if none is near."""
+    near = get_close_matches(str(value), list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
 def shown(value: object) -> str:
     """A value for a message, at most one line long."""
     return _SHORT.repr(value)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy or torch, or a fraction, as a number of Python."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return float(value) if isinstance(value, fractions.Fraction) else value
 
 
 @cache
@@ -357,10 +345,9 @@ def _hints(kind: Hashable) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _path(value: object, name: str) -> Path:
-    if not isinstance(value, (str, Path)) or "\0" in str(value):
-        raise ValueError(f"{name} must be a path, got {shown(value)}")
-    return Path(value)
+@cache
+def _between(least: int, most: int) -> Any:
+    return Annotated[int, Meta(ge=least, le=most)]
 
 
 def _message(value: object, kind: object, name: str, problem: Exception) -> str:
@@ -369,6 +356,8 @@ def _message(value: object, kind: object, name: str, problem: Exception) -> str:
     place, part = name + where.rstrip("`"), _part(value, where)
     if (options := _options(kind)) and not where:
         return not_a_choice(value, options, name)
+    if (own := _description(kind)) and text.startswith("Expected `float` "):
+        return f"{place} must be {own}, got {shown(part)}"
     if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
         return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
     if expected := re.match(r"Expected `([^`]+)`, got", text):
@@ -376,6 +365,8 @@ def _message(value: object, kind: object, name: str, problem: Exception) -> str:
             return f"{place} must be at most {_most(kind):,}, got {shown(part)}"
         words = " or ".join(_NAMES.get(each, each) for each in expected[1].split(" | "))
         return f"{place} must be {words}, got {shown(part)}"
+    if text == "Number out of range":
+        return f"{place} must be a finite number, got {shown(part)}"
     reason = text.replace("`", "") or "nested too deeply"
     return f"{place}: {reason[0].lower()}{reason[1:]}"
 
@@ -395,7 +386,7 @@ def _is_too_large(value: object) -> bool:
     if not isinstance(value, (float, str)):
         return False
     try:
-        return _MOST < float(value) < math.inf
+        return MOST < float(value) < math.inf
     except ValueError:
         return False
 
@@ -403,7 +394,12 @@ def _is_too_large(value: object) -> bool:
 def _most(kind: object) -> int:
     """The upper limit of a number's type, also inside an optional or a list."""
     own = [part.le for part in get_args(kind) if isinstance(part, Meta) and part.le is not None]
-    return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=_MOST)
+    return int(own[0]) if own else min((_most(part) for part in get_args(kind)), default=MOST)
+
+
+def _description(kind: object) -> str | None:
+    """The requirement in the words of the type, if it has any."""
+    return next((part.description for part in get_args(kind) if isinstance(part, Meta)), None)
 
 
 def _options(kind: object) -> list[str]:
@@ -427,6 +423,7 @@ _NAMES = {
     "object": "a mapping",
     "null": "nothing",
 }
+_ARRAYS = {"c": "complex numbers", "b": "booleans", "U": "texts", "S": "texts"}
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlong = 60

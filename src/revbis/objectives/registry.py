@@ -110,7 +110,6 @@ DESIGNS = {
     "simsr-rev-pairs": Design("simsr", state_action=True, adaptive=True, follows="pairs"),
 }
 
-_WIDEST = 16_384
 _CHOICES = {
     "loss": ("huber", "squared"),
     "pairing": ("all", "permuted"),
@@ -250,8 +249,8 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
             that does not work, with what is wrong.
     """
     check_name(name)
-    latent_dim = schema.integer(latent_dim, "latent_dim", 1, _WIDEST)
-    action_dim = schema.integer(action_dim, "action_dim", 1, _WIDEST)
+    latent_dim = schema.convert(latent_dim, schema.Size, "latent_dim")
+    action_dim = schema.convert(action_dim, schema.Size, "action_dim")
     entry = OBJECTIVES.get(name)
     if entry is not None:
         checked = {each: _check_option(entry, each, value) for each, value in options.items()}
@@ -274,7 +273,7 @@ def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
     if option == "coefficient":
         return value if value in ("learned", "discount") else _fixed_c(value)
     if option == "hidden":
-        return schema.integer(value, option, 1, _WIDEST)
+        return schema.convert(value, schema.Size, option)
     if option == "normalisation" and not isinstance(value, bool):
         raise ValueError(f"{option} must be True or False, got {value!r:.80}")
     return value

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from revbis.replay.batch import Batch, OneStep, Sequences, Window
     from revbis.replay.buffer import Replay
-    from revbis.replay.prefetch import PrefetchingReplay
     from revbis.replay.prioritised import PrioritisedReplay, PrioritisedSequences
 
 __all__ = [
     "Batch",
     "OneStep",
-    "PrefetchingReplay",
     "PrioritisedReplay",
     "PrioritisedSequences",
     "Replay",
@@ -23,7 +21,6 @@ __all__ = [
     "Window",
 ]
 _HOMES = dict.fromkeys(("Batch", "OneStep", "Sequences", "Window"), "batch") | {"Replay": "buffer"}
-_HOMES |= {"PrefetchingReplay": "prefetch"}
 _HOMES |= dict.fromkeys(("PrioritisedReplay", "PrioritisedSequences"), "prioritised")
 
 

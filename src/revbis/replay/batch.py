@@ -174,7 +174,7 @@ def gather_shifted(frames: Array, slots: Ints, shifts: Ints, out: Array) -> None
                         target[y * width + x] = target[(bottom - 1) * width + x]
 
 
-def observe(ring: Ring, index: Ints, stack: int, shifts: Ints, *, pinned: bool = False) -> Tensor:
+def observe(ring: Ring, index: Ints, stack: int, shifts: Ints) -> Tensor:
     """Observations whose newest frames are the records.
 
     Args:
@@ -183,7 +183,6 @@ def observe(ring: Ring, index: Ints, stack: int, shifts: Ints, *, pinned: bool =
             frame.
         stack: Frames in an observation.
         shifts: (dy, dx) of each image, the same for its whole stack, [B, 2]; vectors ignore it.
-        pinned: Whether images go to pinned memory, which copies to a GPU need not wait for.
 
     Returns:
         uint8 [B, stack·C, H, W], the oldest frame first; float32 [B, stack·D] for vectors.
@@ -193,14 +192,9 @@ def observe(ring: Ring, index: Ints, stack: int, shifts: Ints, *, pinned: bool =
     slots = (index[:, None] - back) % len(ages)
     first, *others = ring.layout.observation_shape
     if ring.layout.pixels:
-        frames = _empty((len(index), stack, first, *others), pinned)
+        # Of NumPy, which asks for huge pages.
+        frames = torch.from_numpy(np.empty((len(index), stack, first, *others), np.uint8))
         gather_shifted(ring.frames, slots, shifts, frames.numpy())
     else:
         frames = torch.from_numpy(ring.frames[slots])
     return frames.reshape(len(index), stack * first, *others)
-
-
-def _empty(shape: tuple[int, ...], pinned: bool) -> Tensor:
-    if pinned:
-        return torch.empty(shape, dtype=torch.uint8, pin_memory=True)
-    return torch.from_numpy(np.empty(shape, np.uint8))  # NumPy asks for huge pages

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from revbis.io import schema
-from revbis.replay.batch import Array, Batch, Ints, OneStep, Sequences, n_step_returns, observe
+from revbis.replay.batch import Batch, Ints, OneStep, Sequences, n_step_returns, observe
 from revbis.replay.sequences import SequenceStarts, ShiftUnit, Steps, Views, gather_sequences
 from revbis.replay.storage import (
     FORMAT,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_LARGEST, LARGEST_BATCH = float(np.finfo(np.float32).max), 1_000_000
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Replay:
@@ -88,19 +88,16 @@ class Replay:
         directory: Path | None = None,
         one_step: bool = False,
     ) -> None:
-        layout = Layout.checked(capacity, observation_shape, action_size)
-        self.stack = schema.integer(stack, "stack", 1)
-        self.n_step = schema.integer(n_step, "n_step", 1)
+        self._layout = layout = Layout(
+            capacity, cast("tuple[int, ...]", observation_shape), action_size
+        )
+        self.stack: int = schema.convert(stack, schema.FrameStack, "stack")
+        self.n_step: int = schema.convert(n_step, schema.UpTo4096, "n_step")
         self.discount = schema.discount(discount, "discount")
-        self.shift = layout.checked_shift(shift)
+        shift = schema.convert(shift, schema.Shift, "shift")
+        layout.check_sampling(self.stack, self.n_step, shift)
+        self.shift = shift if layout.pixels else 0
         self.one_step = schema.flag(one_step, "one_step")
-        least = self.stack + self.n_step + 1
-        if layout.capacity < least:
-            raise ValueError(
-                f"capacity must be at least stack + n_step + 1 = {least} to hold a transition, "
-                f"got {layout.capacity}; use a larger --replay-capacity"
-            )
-        self._layout = layout
         self._generator = np.random.Generator(np.random.PCG64(schema.integer(seed, "seed", 0)))
         self._ring = Ring(layout, storage, directory)
         self._starts = StartQueue(layout.capacity)
@@ -112,7 +109,7 @@ class Replay:
     @staticmethod
     def projected_bytes(capacity: int, observation_shape: Sequence[int], action_size: int) -> int:
         """Bytes that a full buffer takes, on disk and in memory together; allocates nothing."""
-        layout = Layout.checked(capacity, observation_shape, action_size)
+        layout = Layout(capacity, cast("tuple[int, ...]", observation_shape), action_size)
         return layout.frame_bytes + layout.other_bytes
 
     @property
@@ -206,14 +203,14 @@ class Replay:
         Raises:
             ValueError: If no transition can be sampled yet.
         """
-        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
+        size: int = schema.convert(batch_size, schema.Batch, "batch_size")
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
                 f"episode or {self.n_step} steps of one before"
             )
         with self._timed():
-            return self.gather(self._generator.integers(len(self), size=batch_size))
+            return self.gather(self._generator.integers(len(self), size=size))
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at positions of the queue: 0 is the oldest, len(self) − 1 the newest.
@@ -257,12 +254,12 @@ class Replay:
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
+        size: int = schema.convert(batch_size, schema.Batch, "batch_size")
         count = self._sequences.count(length, self._written)
-        images = batch_size * len(Views.checked(shift, at, length).steps)
-        schema.integer(images, "batch_size · images in a sequence", 1, LARGEST_BATCH)
+        images = size * len(Views.checked(shift, at, length).steps)
+        schema.convert(images, schema.Batch, "batch_size · images in a sequence")
         with self._timed():
-            positions = self._generator.integers(count, size=batch_size)
+            positions = self._generator.integers(count, size=size)
             return self.gather_sequences(positions, length, shift=shift, at=at)
 
     def gather_sequences(
@@ -341,27 +338,23 @@ class Replay:
         self._written, self._running = written, state["running"]
         self._find_starts()
 
-    def close(self) -> None:
-        """Ends the thread that gathers ahead, where there is one."""
-
     def _follow(self, index: Ints, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Reward, discount and next observation of transitions of up to n steps."""
-        reward, discount, following = self._returns(index, n_step)
-        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
-
-    def _returns(self, index: Ints, n_step: int) -> tuple[Array, Array, Ints]:
         columns = (self._ring.columns[name] for name in ("age", "reward", "discount"))
-        return n_step_returns(index, self._written, n_step, self.discount, *columns)
+        reward, discount, following = n_step_returns(
+            index, self._written, n_step, self.discount, *columns
+        )
+        return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
 
     def _observe(self, index: Ints) -> Tensor:
         """Observations whose newest frames are the records, each with a shift of its own."""
         return observe(self._ring, index, self.stack, self._draw_shifts(len(index)))
 
-    def _draw_shifts(self, count: int, generator: np.random.Generator | None = None) -> Ints:
+    def _draw_shifts(self, count: int) -> Ints:
         """Shifts of as many images, [count, 2]; for vectors nothing is drawn."""
         if not self._layout.pixels:
             return np.zeros((count, 2), np.int64)
-        return (generator or self._generator).integers(-self.shift, self.shift + 1, size=(count, 2))
+        return self._generator.integers(-self.shift, self.shift + 1, size=(count, 2))
 
     def _append(
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from revbis.io import schema
-from revbis.replay.buffer import LARGEST_BATCH, Replay
-from revbis.replay.sequences import SHIFT_UNITS, SequenceStarts, ShiftUnit
+from revbis.replay.buffer import Replay
+from revbis.replay.sequences import SequenceStarts, ShiftUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,21 +72,17 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
-        batch_size = schema.integer(batch_size, "batch_size", 1, LARGEST_BATCH)
-        schema.choice(shift, SHIFT_UNITS, "shift")
+        batch_size = schema.convert(batch_size, schema.Batch, "batch_size")
+        schema.convert(shift, ShiftUnit, "shift")
         length = schema.integer(length, "length", 1)
         if self._length not in (None, length):
             raise ValueError(
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
                 "use one length"
             )
+        self._own.count(length, self._written)
+        schema.convert(batch_size * (length + 1), schema.Batch, "batch_size · (length + 1)")
         queue = self._own.queue(length, self._written)
-        schema.integer(batch_size * (length + 1), "batch_size · (length + 1)", 1, LARGEST_BATCH)
-        if not len(queue):
-            raise ValueError(
-                f"sample_prioritised needs {length} consecutive steps of one episode, but the "
-                "replay has no such sequence; use a smaller length, or longer episodes"
-            )
         self._length = length
         with self._timed():
             live = self._live(queue)

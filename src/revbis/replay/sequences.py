@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ShiftUnit = Literal["sequence", "image"]
 Steps = Sequence[int]
-SHIFT_UNITS = ("sequence", "image")
 _MOST_LENGTHS = 8
 
 
@@ -78,7 +77,7 @@ class SequenceStarts:
         count = len(self.queue(length, written))
         if not count:
             raise ValueError(
-                f"sample_sequences needs {length} consecutive steps of one episode, but the replay "
+                f"sampling needs {length} consecutive steps of one episode, but the replay "
                 "has no such sequence; use a smaller length (in a run a smaller --n-step or "
                 "--action-steps), or longer episodes"
             )
@@ -107,9 +106,9 @@ class SequenceStarts:
         oldest = max(0, written - capacity)
         index = np.arange(oldest, written - length)
         same_episode = self._ages[(index + length) % capacity] >= length
-        whole_stack = has_full_stack(index, oldest, self._ages, self._stack)
+        full_stack = has_full_stack(index, oldest, self._ages, self._stack)
         queue = StartQueue(capacity)
-        queue.replace(index[same_episode & whole_stack])
+        queue.replace(index[same_episode & full_stack])
         return queue
 
 
@@ -131,14 +130,14 @@ class Views(NamedTuple):
         Raises:
             ValueError: If a step is not in the sequence, or the unit is unknown.
         """
-        alike = schema.choice(shift, SHIFT_UNITS, "shift") == "sequence"
+        unit: ShiftUnit = schema.convert(shift, ShiftUnit, "shift")
         steps = np.arange(length + 1)
         if at is not None:
             named = [schema.integer(step, "a step of at", 0, length) for step in at]
             steps = np.array(named, np.int64)
         if not len(steps):
             raise ValueError("at must name at least one step; use None for all of them")
-        return cls(steps, 1 if alike else len(steps))
+        return cls(steps, 1 if unit == "sequence" else len(steps))
 
 
 def gather_sequences(

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from revbis.replay.batch import Array, Ints
 
 Storage = Literal["ram", "disk"]
-STORAGES = ("ram", "disk")
 RecordArrays = dict[str, NDArray[Any]]
 
 
@@ -35,30 +34,43 @@ class Layout:
         capacity: Records in the ring.
         observation_shape: (C, H, W) of a frame of uint8, or (D,) of a vector of float32.
         action_size: Numbers in an action.
+
+    Raises:
+        ValueError: If a value is out of range.
     """
 
-    capacity: int
-    observation_shape: tuple[int, ...]
-    action_size: int
+    capacity: schema.Count
+    observation_shape: tuple[schema.Size, ...]
+    action_size: schema.Size
 
-    @classmethod
-    def checked(cls, capacity: int, observation_shape: object, action_size: int) -> Layout:
-        """A layout of valid sizes, or a ValueError that says which is not."""
-        if isinstance(observation_shape, str) or not isinstance(observation_shape, Sequence):
+    def __post_init__(self) -> None:
+        schema.validate_fields(self)
+        if len(self.observation_shape) not in (1, 3):
             raise ValueError(
                 "observation_shape must be (C, H, W) for pixels or (D,) for vectors, got "
-                f"{observation_shape!r:.80}"
+                f"{self.observation_shape}"
             )
-        shape = tuple(schema.integer(n, "observation_shape's sizes", 1) for n in observation_shape)
-        if len(shape) not in (1, 3):
+
+    def check_sampling(self, stack: int, n_step: int, shift: int) -> None:
+        """Refuses settings with which nothing can be sampled.
+
+        Args:
+            stack: Frames in an observation.
+            n_step: Most steps in a transition.
+            shift: Most pixels an image is shifted.
+
+        Raises:
+            ValueError: With what to do.
+        """
+        if self.pixels and shift >= min(self.observation_shape[1:]):
+            side = min(self.observation_shape[1:])
+            raise ValueError(f"shift must be less than the image's side {side}, got {shift}")
+        least = stack + n_step + 1
+        if self.capacity < least:
             raise ValueError(
-                f"observation_shape must be (C, H, W) for pixels or (D,) for vectors, got {shape}"
+                f"capacity must be at least stack + n_step + 1 = {least} to hold a transition, "
+                f"got {self.capacity}; use a larger --replay-capacity"
             )
-        return cls(
-            schema.integer(capacity, "capacity", 1),
-            shape,
-            schema.integer(action_size, "action_size", 1),
-        )
 
     @property
     def pixels(self) -> bool:
@@ -99,16 +111,6 @@ class Layout:
             raise ValueError(f"frame must be finite, got {frame}")
         return frame
 
-    def checked_shift(self, shift: int) -> int:
-        """The shift that applies: none for vectors, less than the image for pixels."""
-        shift = schema.integer(shift, "shift", 0)
-        if not self.pixels:
-            return 0
-        side = min(self.observation_shape[1:])
-        if shift >= side:
-            raise ValueError(f"shift must be less than the image's side {side}, got {shift}")
-        return shift
-
     def checked_records(self, piece: RecordArrays) -> RecordArrays:
         """The records in what was exported, of the right types and equal in number."""
         start = np.asarray(piece.get("start") if isinstance(piece, dict) else None)
@@ -146,7 +148,7 @@ class Ring:
         self.layout = layout
         self._file: int | None = None
         self._folder = str(directory)
-        if schema.choice(storage, STORAGES, "storage") == "disk":
+        if schema.convert(storage, Storage, "storage") == "disk":
             _ensure_disk_fits(layout, directory)
         else:
             _ensure_memory_fits(layout, layout.frame_bytes + layout.other_bytes)
@@ -347,11 +349,7 @@ class StartQueue:
         positions = positions.astype(np.int64)
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
             raise IndexError(f"positions must be in [0, {len(self)})")
-        return self.numbered(self._left + positions)
-
-    def numbered(self, entries: Ints) -> Ints:
-        """The indices that are the entries of these numbers, from `left` to `entered` − 1."""
-        starts: Ints = self._ring[entries % len(self._ring)]
+        starts: Ints = self._ring[(self._left + positions) % len(self._ring)]
         return starts
 
     def append(self, start: int) -> None:
@@ -361,16 +359,10 @@ class StartQueue:
 
     def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
         """Takes out the indices whose stacks have lost a frame: see `has_full_stack`."""
-        self._left = self.first_whole(oldest, ages, stack)
-
-    def first_whole(self, oldest: int, ages: Array, stack: int) -> int:
-        """The number of the first entry whose stack has all its frames, or `entered`."""
-        number = self._left
-        while number < self._entered:
-            if has_full_stack(self._ring[number % len(self._ring)], oldest, ages, stack):
+        while self._left < self._entered:
+            if has_full_stack(self._ring[self._left % len(self._ring)], oldest, ages, stack):
                 break
-            number += 1
-        return number
+            self._left += 1
 
     def replace(self, starts: Ints) -> None:
         """Puts these indices in the place of all others."""
@@ -391,8 +383,8 @@ def has_full_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> N
         stack: Frames in an observation.
     """
     back = np.minimum(ages[index % len(ages)], stack - 1)
-    whole: NDArray[np.bool_] = index - back >= oldest
-    return whole
+    full: NDArray[np.bool_] = index - back >= oldest
+    return full
 
 
 def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:

@@ -18,7 +18,7 @@ import revbis.objectives
 import revbis.replay
 import revbis.representation
 import revbis.runs
-from revbis.agents.drqv2 import DrQV2, make_parts, noisy_action
+from revbis.agents.drqv2 import ActorCritic, Parts, noisy_action
 from revbis.agents.settings import DrQV2Settings
 from revbis.envs import make_env
 from revbis.io.files import digest
@@ -45,7 +45,7 @@ from revbis.runs.trainer import make_replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from revbis.agents.drqv2 import Auxiliary, AuxiliaryOutput
+    from revbis.objectives import Objective, ObjectiveOutput
     from revbis.replay import Batch, Replay
     from revbis.representation.workers import Show
     from revbis.runs.config import Config
@@ -86,7 +86,7 @@ class Source:
     @property
     def acts_in_batches(self) -> bool:
         """Whether its policy can act for objectives."""
-        return isinstance(self._agent, DrQV2)
+        return isinstance(self._agent, ActorCritic)
 
     def replay(self, seed: int, *, one_step: bool) -> Replay:
         """Its replay buffer, which draws by this seed.
@@ -136,7 +136,7 @@ class Source:
     def policy_actions(self, observations: Tensor, generator: torch.Generator) -> Tensor:
         """Actions of the trained actor, with its noise at that time, [B, A]."""
         agent = self._agent
-        assert isinstance(agent, DrQV2)
+        assert isinstance(agent, ActorCritic)
         features = agent.parts.encoder(observations)
         mean = agent.parts.policy(agent.parts.readouts(features, "actor")[0])
         step = self._checkpoint.state["progress"]["agent_steps"]
@@ -197,15 +197,15 @@ class Isolated:
         shape, actions = source.observation_shape, source.action_size
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seed)
-            self._parts = make_parts(shape, actions, self._settings, torch.device("cpu"))
+            self._parts = Parts(shape, actions, self._settings, torch.device("cpu"))
         assert self._parts.objective is not None
-        self.objective: Auxiliary = self._parts.objective
+        self.objective: Objective = self._parts.objective
         if self.objective.policy_actions and not source.acts_in_batches:
             raise PolicyNeededError(
                 f"{method} needs actions of the run's policy, which only DrQ-v2 runs can give; "
                 f"the run's method is {source.config.method}; name others with --methods"
             )
-        optimisers = self._parts.make_optimisers(self._settings)
+        optimisers = self._parts.make_optimisers()
         names = [name for name in ("objective", "coefficient") if name in optimisers]
         self._optimisers = [optimisers[name] for name in names]
         self._generator = torch.Generator().manual_seed(seed)
@@ -248,7 +248,7 @@ class Isolated:
         z: Tensor = self._parts.norm(projected)
         return z
 
-    def _compare(self, batch: Batch) -> AuxiliaryOutput:
+    def _compare(self, batch: Batch) -> ObjectiveOutput:
         """The objective's losses of a batch."""
         reward, discount, next_obs = batch.reward, batch.discount, batch.next_obs
         if batch.one_step is not None:

@@ -16,15 +16,29 @@ import tyro
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
 from revbis.io import schema
-from revbis.io.schema import Count, Discount, NoiseCount, Seed, Shift, Strength, Text, UpTo4096
+from revbis.io.schema import (
+    ActionRepeat,
+    Count,
+    Discount,
+    FrameStack,
+    NoiseCount,
+    Seed,
+    Shift,
+    Side,
+    Strength,
+    Text,
+    UpTo4096,
+)
 
 # A run may resume with other values of these: they do not change what is learned.
 SAFE = frozenset(
     ("frames", "checkpoint_every", "keep_checkpoints", "log_every", "out", "device", "threads")
-    + ("replay_storage", "prefetch", "tensorboard", "wandb", "compile")
+    + ("replay_storage", "tensorboard", "wandb", "compile")
 )
 # Nor do these, but they matter when runs are compared.
 _RESUMABLE = SAFE | {"eval_every", "eval_episodes", "yardstick_every"}
+# Settings of earlier versions, which changed no result: they are dropped when a config is read.
+_RETIRED = frozenset(("prefetch",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +80,11 @@ class RunSettings:
     """CPU threads; None for all that are available to this process."""
     observation: Literal["pixels", "state"] = "pixels"
     """Learn from pixels or from the task's state vector."""
-    pixels: UpTo4096 = 84
+    pixels: Side = 84
     """Side of a frame, in pixels."""
-    frame_stack: UpTo4096 = 3
+    frame_stack: FrameStack = 3
     """Frames in an observation."""
-    action_repeat: UpTo4096 = 2
+    action_repeat: ActionRepeat = 2
     """Simulator steps per action."""
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
@@ -92,8 +106,6 @@ class RunSettings:
     """Capacity of the replay buffer, in single frames."""
     replay_storage: Literal["ram", "disk"] = "ram"
     """Where the replay buffer keeps its frames."""
-    prefetch: bool = False
-    """Gather the images of the next batch in a background thread, for a GPU in pinned memory."""
     shift: Shift = 4
     """Largest random shift of the images, in pixels."""
     tensorboard: bool = True
@@ -182,6 +194,19 @@ class Config(RunSettings):
         return Config.from_dict(values | settings)
 
     @classmethod
+    def from_saved(cls, values: dict[str, Any]) -> Config:
+        """The config from the values that `as_dict` returned, also in an earlier version of revbis.
+
+        Raises:
+            ValueError: For unknown names or wrong values.
+        """
+        values = {name: value for name, value in values.items() if name not in _RETIRED}
+        if "mixed_precision" in values:  # until 0.1.0
+            mixed = values.pop("mixed_precision")
+            values["precision"] = "bfloat16" if mixed else "float32"
+        return cls.from_dict(values)
+
+    @classmethod
     def from_json(cls, content: bytes) -> Config:
         """The config from the content of a config.json, also of an earlier version of revbis.
 
@@ -189,7 +214,7 @@ class Config(RunSettings):
             ValueError: If it is not a config.
         """
         try:
-            return cls.from_dict(_renamed(schema.parse_json(content, dict[str, Any], "it")))
+            return cls.from_saved(schema.parse_json(content, dict[str, Any], "it"))
         except (ValueError, TypeError) as problem:
             raise ValueError(f"not a revbis config: {problem}") from None
 
@@ -240,14 +265,6 @@ class Change:
 def setting_names() -> frozenset[str]:
     """The names of all settings, of runs and of every agent."""
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
-
-
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a config under the names of today."""
-    if "mixed_precision" not in values:  # until 0.1.0
-        return values
-    others = {name: value for name, value in values.items() if name != "mixed_precision"}
-    return others | {"precision": "bfloat16" if values["mixed_precision"] else "float32"}
 
 
 def _folder_name(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revbis.io import schema
-from revbis.io.files import atomic_path, naming
+from revbis.io.files import atomic_path, naming, unzip
 from revbis.io.schema import ProgressFile, ResultFile
 
 if TYPE_CHECKING:
@@ -62,10 +62,45 @@ REPLAY = "replay"
 MARKS = frozenset((CONFIG, ABOUT, EVALUATIONS, TRAINING, FAILURES))
 WITHIN = frozenset((CHECKPOINTS, ATTEMPTS, DIAGNOSIS, TENSORBOARD, WANDB))
 
+ARCHIVE = "runs.zip"  # run folders of a study; commands read it as if it were unpacked
+
 _CLAIM = re.compile(r"attempt-(\d{4,})\.json")
 _CHECKPOINT = re.compile(r"frame-(\d{12})")
 _BEAT_SECONDS, _MIRROR_BEAT_SECONDS = 2.0, 20.0
 _SAME_CHECKPOINT, _IN_ALL = 3, 20  # failures after which a run is given up
+
+
+def unpacked(path: Path) -> Path:
+    """Where to read a path: the path itself, or an unpacked copy if it leads into a zip file.
+
+    FILE.zip and FILE.zip/cpu/TASK lead into one, as does FOLDER/cpu/TASK if there is no such path
+    and FOLDER/runs.zip has it.
+
+    Raises:
+        ValueError: If the zip file cannot be unpacked, or FILE.zip does not have the rest.
+    """
+    nearest = next((each for each in (path, *path.parents) if each.exists()), path)
+    inside = path.relative_to(nearest)
+    if nearest.suffix == ".zip" and nearest.is_file():
+        copy = unzip(nearest) / inside
+        if not copy.exists():
+            raise ValueError(f"{nearest} has no {inside}")
+        return copy
+    if nearest != path and (nearest / ARCHIVE).is_file():
+        copy = unzip(nearest / ARCHIVE) / inside
+        return copy if copy.exists() else path
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a run that is in a zip file.
+
+    Raises:
+        ValueError: If it is.
+    """
+    named = any(each.suffix == ".zip" and each.is_file() for each in (path, *path.parents))
+    if named or unpacked(path) != path:
+        raise ValueError(f"{path} is in a zip file, which is only read: unzip it, or pass --out")
 
 
 def is_finished(result: ResultFile | None, budget: int) -> bool:

@@ -7,17 +7,18 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from revbis.agents import resolve
-from revbis.envs.distractors import GAUSSIAN, Distractor, check_strength
-from revbis.envs.suites import check_name, check_task, suite_of
+from revbis.envs import EnvironmentSettings
+from revbis.envs.distractors import GAUSSIAN, Distractor
+from revbis.envs.suites import check_task
 from revbis.io.machine import check_bfloat16
 from revbis.io.plugins import is_installed, load_factory, missing_text
+from revbis.replay.storage import Layout
 from revbis.runs.config import Change, Config, changes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
-_LEAST_PIXELS = 8
 
 
 class UnfitMachineError(ValueError):
@@ -40,18 +41,12 @@ def check(config: Config, *, here: bool = True) -> None:
         raise ValueError(
             f"device must be auto, cpu, mps, cuda or cuda:N, got {config.device!r}; try auto"
         )
-    check_name(config.task)
-    stack = _check_observation(config)
+    EnvironmentSettings(**config.environment)
     config.agent.check(config.observation_shape)
-    least = stack + config.n_step + 1
-    if config.replay_capacity < least:
-        raise ValueError(
-            f"replay_capacity must be at least frame_stack + n_step + 1 = {least} to hold a "
-            f"transition, got {config.replay_capacity}; increase it"
-        )
-    background = _background(config)
-    if background is not None and (here or not background.startswith("video:")):
-        _check_background(background, config.pixels)
+    pixels = config.observation == "pixels"
+    frame = (3, config.pixels, config.pixels) if pixels else (1,)
+    stack = config.frame_stack if pixels else 1
+    Layout(config.replay_capacity, frame, 1).check_sampling(stack, config.n_step, config.shift)
     if here:
         _check_machine(config)
 
@@ -90,43 +85,6 @@ def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
         )
 
 
-def _check_observation(config: Config) -> int:
-    """Refuses sizes that do not match; returns the number of frames in an observation."""
-    check_strength(config.distractor, config.distractor_strength)
-    if config.observation == "state":
-        if config.distractor is not None:
-            raise ValueError(
-                "distractors require observation pixels; drop the distractor or use pixels"
-            )
-        return 1
-    if config.state_noise:
-        raise ValueError("state_noise requires observation state; drop state_noise or use state")
-    if config.pixels < _LEAST_PIXELS:
-        raise ValueError(f"pixels must be at least {_LEAST_PIXELS}, got {config.pixels}")
-    if config.shift >= config.pixels:
-        raise ValueError(f"shift must be less than pixels, {config.pixels}, got {config.shift}")
-    if not suite_of(config.task).drawn_by_mujoco:
-        if _background(config) is not None:
-            raise ValueError(
-                f"{config.task} draws its own images: drop distractor, or set it to gaussian"
-            )
-        if config.quality != "full":
-            raise ValueError(f"{config.task} draws its own images: set quality to full")
-    return config.frame_stack
-
-
-def _background(config: Config) -> str | None:
-    """The distractor, if it is a moving background."""
-    return None if config.distractor == GAUSSIAN else config.distractor
-
-
-def _check_background(spec: str, pixels: int) -> None:
-    try:
-        Distractor(spec, pixels)
-    except ModuleNotFoundError as absent:
-        raise UnfitMachineError(str(absent)) from None
-
-
 def _check_machine(config: Config) -> None:
     method = resolve(config.method)
     if method.factory is not None:
@@ -135,6 +93,8 @@ def _check_machine(config: Config) -> None:
         raise UnfitMachineError(missing_text(*method.agent.requires, config.method))
     try:
         check_task(config.task)
+        if config.distractor not in (None, GAUSSIAN):
+            Distractor(config.distractor, config.pixels)
     except ModuleNotFoundError as absent:
         raise UnfitMachineError(str(absent)) from None
     if config.wandb and not is_installed("wandb"):

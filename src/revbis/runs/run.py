@@ -17,7 +17,7 @@ from revbis import __version__
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.io import schema
-from revbis.io.files import Record, atomic_write, read_records
+from revbis.io.files import Record, atomic_write, read_records, shown_path
 from revbis.io.runtime import use_threads
 from revbis.runs import preflight
 from revbis.runs.checkpoint import Checkpoints, read_agent
@@ -32,9 +32,11 @@ from revbis.runs.folder import (
     RECORDS,
     RESULT,
     RunFolder,
+    check_writable,
     checkpoint_frames,
     is_finished,
     read_result,
+    unpacked,
 )
 from revbis.runs.presets import command_line
 from revbis.runs.records import Records
@@ -81,6 +83,7 @@ def train(
         OSError: For example if the disk is full; the last checkpoint is untouched.
     """
     folder = config.directory
+    check_writable(folder)
     if not restart:
         if (folder / CONFIG).exists():
             before = Config.read(folder / CONFIG)
@@ -256,10 +259,11 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
     Raises:
         ValueError: If the folder is not a run, or has no checkpoint yet.
     """
-    config = Config.read(folder / CONFIG)
-    newest = read_agent(folder / CHECKPOINTS)
+    copy = unpacked(folder)
+    config = Config.read(copy / CONFIG)
+    newest = read_agent(copy / CHECKPOINTS)
     if newest is None:
-        raise ValueError(f"{folder} has no checkpoint yet; train the run first")
+        raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
     frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
     agent = make_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")

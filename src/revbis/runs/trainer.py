@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -203,15 +203,14 @@ class Trainer:
             TrainingFailedError: If a loss, a weight or an action is not finite; a diagnosis is
                 saved first.
         """
-        with closing(self.replay):
-            try:
-                return self._run(stop, report, saved)
-            except (ArithmeticError, RuntimeError, ValueError) as problem:
-                metrics = self._averages.take()
-                alarm = divergence(problem, self.agent, metrics, self._flags)
-                if alarm is not None:
-                    self._fail(alarm, metrics)
-                raise
+        try:
+            return self._run(stop, report, saved)
+        except (ArithmeticError, RuntimeError, ValueError) as problem:
+            metrics = self._averages.take()
+            alarm = divergence(problem, self.agent, metrics, self._flags)
+            if alarm is not None:
+                self._fail(alarm, metrics)
+            raise
 
     def _run(
         self,

@@ -11,7 +11,7 @@ import filelock
 
 from revbis.agents.registry import resolve
 from revbis.replay.storage import Layout
-from revbis.runs.folder import is_url
+from revbis.runs.folder import check_writable, is_url
 from revbis.runs.preflight import UnfitMachineError
 from revbis.sweep.backend import Backend, check_backend, local_workers, make_runner
 from revbis.sweep.driver import Sweep, SweepStorage, lock_path
@@ -78,6 +78,9 @@ def make_plan(grid: Grid, out: str, backend: Backend, *, retry_failed: bool = Fa
     check_backend(backend, out)
     base = Path() if is_url(out) else Path(out).resolve()
     configs = [config.with_settings(threads=backend.threads) for config in grid.configs(base)]
+    if not is_url(out):
+        for config in configs:
+            check_writable(config.directory)
     storage = SweepStorage(out)
     sweep = Sweep(configs, storage)
     # The nodes of another cluster check themselves.
@@ -346,4 +349,4 @@ def _layout(config: Config) -> Layout:
     records = max(min(config.replay_capacity, config.frames // config.action_repeat), 1)
     side = config.pixels
     shape = (3, side, side) if config.observation == "pixels" else (_FEATURES,)
-    return Layout.checked(records, shape, _ACTIONS)
+    return Layout(records, shape, _ACTIONS)

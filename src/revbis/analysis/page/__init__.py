@@ -18,7 +18,7 @@ from revbis.analysis.page.data import Trainings, page_data
 from revbis.analysis.page.sections import Media, paired_part, summary
 from revbis.analysis.scores import Study, as_study
 from revbis.io import schema
-from revbis.io.files import atomic_write
+from revbis.io.files import atomic_write, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,9 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "differences": differences,
         "commands": sections.commands(study),
         "versions": sections.versions(study),
-        "about": f"revbis {__version__} · made {_now():%Y-%m-%d %H:%M:%S} · runs in {root}",
+        "about": (
+            f"revbis {__version__} · made {_now():%Y-%m-%d %H:%M:%S} · runs in {shown_path(root)}"
+        ),
         "data": page_data(study, trainings, at, pool),
     }
 

@@ -1,0 +1,76 @@
+"""Our rendering compared with the simulators' own, in turns; prints one line of JSON per task.
+
+`own_fps` is dm_control's or Gymnasium's rendering, `full_fps` and `fast_fps` ours; the ratios are
+medians over rounds in which the three take turns on the same moving scene. Takes about a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tyro
+
+from _measure import median_ratio
+from revbis.envs import make_env
+from revbis.envs.rendering import choose_backend
+from revbis.envs.suite import MujocoSimulation
+from revbis.envs.suites import SUITES, require_gymnasium
+
+
+def measure(task: str, pixels: int, rounds: int, frames: int) -> dict[str, Any]:
+    """Frames per second of the simulator's own rendering and of both qualities."""
+    envs = {q: make_env(task, seed=1, pixels=pixels, quality=q) for q in ("full", "fast")}
+    simulation, out = envs["full"].simulation, np.empty((3, pixels, pixels), dtype=np.uint8)
+    assert isinstance(simulation, MujocoSimulation), f"{task} is not drawn by MuJoCo"
+    draws = {"own": simulation.native_renderer(pixels)}
+    draws |= {name: lambda env=env: env.draw(out) for name, env in envs.items()}
+    for env in envs.values():
+        env.reset(seed=1)
+    for draw in draws.values():
+        draw()
+    times: dict[str, list[float]] = {name: [] for name in draws}
+    for _ in range(rounds):
+        for env in envs.values():
+            env.simulation.step(env.scaled(env.action_space.sample()))
+        for name, draw in draws.items():
+            start = time.perf_counter()
+            for _ in range(frames):
+                draw()
+            times[name].append((time.perf_counter() - start) / frames)
+    for env in envs.values():
+        env.close()
+    return {
+        "task": task,
+        "pixels": pixels,
+        **{f"{name}_fps": round(1 / median(seconds), 1) for name, seconds in times.items()},
+        "full_ratio": round(median_ratio(times["own"], times["full"]), 2),
+        "fast_ratio": round(median_ratio(times["own"], times["fast"]), 2),
+    }
+
+
+def rendering(pixels: int = 84, rounds: int = 15, frames: int = 10) -> None:
+    """Compares our rendering with the simulators' own; prints one line of JSON per task.
+
+    Args:
+        pixels: Side of the images.
+        rounds: Rounds of each renderer.
+        frames: Frames of a round.
+    """
+    tasks = [suite.example for suite in SUITES.values() if suite.drawn_by_mujoco]
+    for task in tasks:
+        require_gymnasium(task)
+    choose_backend()
+    for task in tasks:
+        print(json.dumps(measure(task, pixels, rounds, frames)), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        tyro.cli(rendering)
+    except (ValueError, ModuleNotFoundError) as problem:
+        sys.exit(f"rendering.py: error: {problem}")

@@ -1,1 +1,0 @@
-"""Benchmarks of speed on this machine."""

@@ -1,0 +1,425 @@
+""""""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from revbis.objectives import DESIGNS, OBJECTIVES, NonFiniteError, make_objective
+from revbis.objectives.base import Transitions, effective_rank, random_partners
+from revbis.objectives.bisimulation import RunningScale
+from revbis.objectives.dbc import gaussian_nll
+from revbis.objectives.registry import accepted_options
+
+B, D, A = 12, 5, 3
+
+
+def batch(seed: int = 0, column: bool = False) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    reward, discount = torch.rand(B, generator=g), torch.full((B,), 0.97)
+    return {
+        "z": torch.randn(B, D, generator=g).requires_grad_(),
+        "action": torch.rand(B, A, generator=g).requires_grad_(),
+        "reward": reward[:, None] if column else reward,
+        "discount": discount[:, None] if column else discount,
+        "next_z": torch.randn(B, D, generator=g).requires_grad_(),
+        "policy_action": torch.rand(B, A, generator=g).requires_grad_(),
+        "next_policy_action": torch.rand(B, A, generator=g).requires_grad_(),
+    }
+
+
+def build(name: str, **options):
+    torch.manual_seed(0)
+    return make_objective(name, D, A, hidden=16, **options)
+
+
+def run(objective, inputs, seed: int = 0):
+    return objective(**inputs, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("pairing", ["all", "permuted"])
+@pytest.mark.parametrize("loss", ["huber", "squared"])
+@pytest.mark.parametrize("normalisation", [True, False])
+def test_each_loss_touches_exactly_its_own_parameters(name, pairing, loss, normalisation) -> None:
+    options = {"pairing": pairing, "loss": loss, "normalisation": normalisation}
+    objective = build(name, **{k: v for k, v in options.items() if k in accepted_options(name)})
+    inputs = batch()
+    out = run(objective, inputs)
+    own = set(objective.representation_parameters())
+    raw = set(objective.coefficient_parameters())
+    assert own | raw == set(objective.parameters())
+    assert not own & raw
+
+    out.representation_loss.backward(retain_graph=True)
+    assert inputs["z"].grad is not None and inputs["z"].grad.abs().sum() > 0
+    stopped = ("next_z", "policy_action", "next_policy_action")
+    assert all(inputs[tensor].grad is None for tensor in stopped)
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in own if p.dim() > 1)
+    assert all(p.grad is None for p in raw)
+
+    for p in (*own, inputs["z"], inputs["action"]):
+        p.grad = None
+    if out.coefficient_loss is None:
+        assert not raw
+        return
+    out.coefficient_loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in raw)
+    assert all(p.grad is None for p in (*own, *inputs.values()))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_column_and_flat_rewards_are_the_same(name) -> None:
+    objective = build(name)
+    flat, column = run(objective, batch()), run(objective, batch(column=True))
+    assert torch.equal(flat.representation_loss, column.representation_loss)
+
+
+def test_names_are_points_on_one_grid() -> None:
+    for name, design in DESIGNS.items():
+        objective = build(name)
+        assert (objective.psi is not None) == design.state_action
+        assert (objective.coefficient is not None) == design.adaptive
+        assert design.distance == name.split("-")[0]
+        assert ("full" in name) == design.tied
+        assert ("pairs" in name) == (design.follows == "pairs")
+    assert len({*DESIGNS.values()}) == len(DESIGNS) == 18
+
+
+@pytest.mark.parametrize("name", [n for n in DESIGNS if n != "mico-rev-released"])
+@torch.no_grad()
+def test_all_pairs_against_a_double_loop(name) -> None:
+    design = DESIGNS[name]
+    objective = build(name, loss="squared", reward_scale="none").double()
+    inputs = {k: v.detach().double() for k, v in batch().items()}
+    out = run(objective, inputs)
+    x = objective.embed(inputs["z"], inputs["action"])
+    states = objective.scale(inputs["z"])
+    under_policy = objective.embed(inputs["z"], inputs["policy_action"])
+    following = objective.scale(inputs["next_z"])
+    if design.follows == "pairs":
+        following = objective.embed(inputs["next_z"], inputs["next_policy_action"])
+    c = (0.5, 0.5) if design.adaptive else (1.0, 0.97)
+
+    def between(x, i, j):
+        return float(objective.distance(x[i : i + 1], x[j : j + 1]))
+
+    losses, ties = [], []
+    for i in range(B):
+        for j in range(B):
+            if i == j and (design.tied or design.follows == "pairs" or name == "energy"):
+                continue  # a sample and itself are not independent
+            gap = abs(float(inputs["reward"][i] - inputs["reward"][j]))
+            target = c[0] * gap + c[1] * between(following, i, j)
+            losses.append((between(x, i, j) - target) ** 2)
+            ties.append((between(states, i, j) - between(under_policy, i, j)) ** 2)
+    expected = sum(losses) / len(losses)
+    if design.tied:
+        assert float(out.tie_loss) == pytest.approx(sum(ties) / len(ties), rel=1e-6)
+        expected += sum(ties) / len(ties)
+    assert float(out.representation_loss) == pytest.approx(expected, rel=1e-6)
+
+
+def test_permuted_pairs_are_entries_of_all_pairs() -> None:
+    every, some = build("mico-rev"), build("mico-rev", pairing="permuted")
+    some.load_state_dict(every.state_dict())
+    inputs = batch()
+    partner = torch.randperm(B, generator=torch.Generator().manual_seed(4))
+    a, b = run(every, inputs), run(some, inputs, seed=4)
+    rows = torch.arange(B)
+    assert torch.allclose(a.prediction[rows, partner], b.prediction, atol=1e-6)
+    assert torch.allclose(a.gap[rows, partner], b.gap)
+    assert torch.allclose(a.following[rows, partner], b.following, atol=1e-6)
+
+
+def test_a_terminated_pair_has_no_next_state_term() -> None:
+    inputs = batch()
+    inputs["discount"] = torch.tensor([0.0] + [0.97] * (B - 1))
+    weight = run(build("simsr"), inputs).next_weight
+    assert (weight[0] == 0).all() and (weight[:, 0] == 0).all()
+    assert torch.allclose(weight[1:, 1:], torch.tensor(0.97))
+
+
+def released_losses(objective, inputs, partner):
+    """What the released code computes: gaps of shape [B, 1] beside distances of shape [B]."""
+    x = objective.embed(inputs["z"], inputs["action"])
+    distances = objective.distance(x, x[partner].detach(), rowwise=True)
+    next_z = objective.scale(inputs["next_z"].detach())
+    following = objective.distance(next_z, next_z[partner], rowwise=True)
+    reward = inputs["reward"].reshape(B, 1)
+    gaps = torch.nn.functional.smooth_l1_loss(reward, reward[partner], reduction="none")
+    weights = torch.softmax(objective.coefficient.raw_c, dim=0)
+    wanted = weights[0] * gaps + weights[1] * following
+    assert wanted.shape == (B, B)  # the broadcast
+    distances = distances.expand(B, B)
+    return (
+        torch.nn.functional.mse_loss(distances, wanted.detach()),
+        torch.nn.functional.mse_loss(distances.detach(), wanted),
+    )
+
+
+@pytest.mark.parametrize("largest", [1.0, 5.0])
+def test_the_released_variant_is_the_released_broadcast(largest) -> None:
+    """Every gradient agrees with a transcription, raw_c's included."""
+    objective = build("mico-rev-released").double()
+    inputs = {k: v.detach().double() for k, v in batch().items()}
+    inputs["z"].requires_grad_()
+    inputs["reward"] = inputs["reward"] * largest
+    partner = torch.randperm(B, generator=torch.Generator().manual_seed(0))
+    optimiser = torch.optim.Adam(objective.parameters(), lr=0.01)
+    for _ in range(5):
+        out = run(objective, inputs)
+        ours, theirs = out.losses.values(), released_losses(objective, inputs, partner)
+        own = [inputs["z"], *objective.representation_parameters()]
+        raw = list(objective.coefficient_parameters())
+        for mine, released, parameters in zip(ours, theirs, (own, raw), strict=True):
+            got = torch.autograd.grad(mine, parameters, retain_graph=True)
+            expected = torch.autograd.grad(released, parameters, retain_graph=True)
+            assert all(map(torch.allclose, got, expected))
+            assert got[0].abs().sum() > 0
+        optimiser.zero_grad()
+        sum(ours).backward()
+        optimiser.step()
+
+
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.policy_actions])
+def test_a_missing_action_of_the_policy_is_named(name) -> None:
+    objective, inputs = build(name), batch()
+    (needed,) = objective.policy_actions
+    del inputs[needed]
+    with pytest.raises(ValueError, match=rf"needs {needed}=\[B, 3\]: actions drawn from the curre"):
+        run(objective, inputs)
+    inputs[needed] = torch.zeros(B, A + 1)
+    with pytest.raises(ValueError, match=rf"{needed} must be \[12, 3\], got \[12, 4\]"):
+        run(objective, inputs)
+    inputs[needed] = torch.full((B, A), float("nan"))
+    with pytest.raises(NonFiniteError, match=f"{needed} has 36 non-finite values"):
+        run(objective, inputs)
+
+
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.tied])
+@pytest.mark.parametrize("pairing", ["all", "permuted"])
+def test_the_tie_trains_phi_alone(name, pairing) -> None:
+    """Its targets are ψ's distances: no gradient through them, and none of it reaches ψ."""
+    objective, inputs = build(name, pairing=pairing), batch()
+    partner = torch.arange(1, B + 1) % B if pairing == "permuted" else None
+    transitions = {k: inputs[k] for k in ("z", "action", "reward", "discount", "next_z")}
+    tie, targets = objective._tie(
+        Transitions(**transitions, policy_action=inputs["action"]), partner
+    )
+    tie.backward()
+    assert inputs["z"].grad.abs().sum() > 0
+    assert not targets.requires_grad
+    assert all(p.grad is None for p in objective.parameters())
+    z = inputs["z"].detach().requires_grad_()
+    x = objective.scale(z)
+    y = x if partner is None else x[partner]
+    distances = objective.distance(x, y, rowwise=partner is not None)
+    beside = slice(None) if partner is not None else ~torch.eye(B, dtype=torch.bool)
+    loss = torch.nn.functional.huber_loss(distances[beside], targets[beside])
+    assert torch.allclose(torch.autograd.grad(loss, z)[0], inputs["z"].grad, atol=1e-7)
+
+
+def test_partners_are_others_where_pairs_are_independent() -> None:
+    g = torch.Generator().manual_seed(0)
+    for size in (2, 3, 17):
+        for _ in range(20):
+            partner = random_partners(torch.zeros(size, 1), g, others=True)
+            assert sorted(partner.tolist()) == list(range(size))
+            assert (partner != torch.arange(size)).all()
+
+
+@pytest.mark.parametrize("name", ["simsr-rev-full", "energy-rev-full-no-c", "mico"])
+def test_the_running_scale_takes_the_rewards_unit_away(name) -> None:
+    gradients, scales = [], []
+    for factor in (1.0, 100.0):
+        objective = build(name, reward_scale="running")
+        for seed in range(30):
+            inputs = batch(seed)
+            inputs["reward"] = factor * inputs["reward"]
+            out = run(objective, inputs)
+        gradients.append(torch.autograd.grad(out.representation_loss, inputs["z"])[0])
+        scales.append(objective.status()["reward_scale"])
+    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-7)
+    assert scales[1] == pytest.approx(100 * scales[0], rel=1e-5)
+    weights_add_up = DESIGNS[name].adaptive
+    expected = 2 * out.gap.mean() * scales[1] / scales[1]
+    assert float(expected) == pytest.approx(1 if weights_add_up else 0.03, rel=0.2)
+
+
+def test_the_scale_waits_for_the_first_reward() -> None:
+    scale = RunningScale()
+    assert torch.equal(scale(torch.zeros(4), None), torch.zeros(4))
+    assert float(scale.value) == 1 and int(scale.batches) == 0
+    assert torch.equal(scale(torch.tensor([0.0, 3.0]), None), torch.tensor([0.0, 1.0]))
+    scale(torch.zeros(2), None)
+    assert float(scale.value) == 1.5 and int(scale.batches) == 2
+
+
+@pytest.mark.parametrize(
+    ("coefficient", "weights"), [("discount", (0.03, 0.97)), (0.9, (0.1, 0.9)), (0.5, (0.5, 0.5))]
+)
+@pytest.mark.parametrize("name", [n for n, d in DESIGNS.items() if d.adaptive])
+def test_c_may_be_the_discount_or_a_number(name, coefficient, weights) -> None:
+    objective = build(name, coefficient=coefficient)
+    out = run(objective, batch())
+    assert out.coefficient_loss is None and not list(objective.coefficient_parameters())
+    assert float(out.reward_weight.mean()) == pytest.approx(weights[0], abs=1e-6)
+    assert float(out.next_weight.mean()) == pytest.approx(weights[1], abs=1e-6)
+    known = {} if coefficient == "discount" else {"c": coefficient}
+    assert {k: v for k, v in objective.status().items() if k == "c"} == known
+
+
+def test_dbc_likelihood_is_that_of_pytorch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean, log, x = torch.randn(3, 9, 4, generator=generator)
+    deviation = (5 * log - 5).exp()
+    assert (deviation.square() < 1e-6).any()
+    results = []
+    for nll in (gaussian_nll, lambda m, d, y: functional.gaussian_nll_loss(m, y, d.square())):
+        inputs = [t.clone().requires_grad_() for t in (mean, deviation, x)]
+        loss = nll(*inputs)
+        results.append([loss, *torch.autograd.grad(loss, inputs)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_dbc_target_and_likelihood_by_hand() -> None:
+    objective = build("dbc", pairing="all")
+    inputs = batch()
+    out = run(objective, inputs)
+    mean, deviation = objective.dynamics(inputs["z"], inputs["action"])
+    i, j = 3, 8
+    w2 = ((mean[i] - mean[j]).square().sum() + (deviation[i] - deviation[j]).square().sum()).sqrt()
+    assert torch.allclose(out.following[i, j], w2, atol=1e-5)
+    assert torch.allclose(
+        out.prediction[i, j], (inputs["z"][i] - inputs["z"][j]).abs().sum(), atol=1e-5
+    )
+    normal = torch.distributions.Normal(mean, deviation)
+    nll = -normal.log_prob(inputs["next_z"]).mean() - 0.5 * torch.log(torch.tensor(2 * torch.pi))
+    bisimulation = (out.prediction - out.gap - 0.97 * out.following).square().mean()
+    assert torch.allclose(out.representation_loss, nll + bisimulation, rtol=1e-4)
+
+
+def test_coefficient_starts_at_one_half_and_moves_towards_the_smaller_loss() -> None:
+    objective = build("simsr-rev")
+    optimiser = torch.optim.SGD(objective.coefficient_parameters(), lr=1.0)
+    inputs = batch()
+    assert float(run(objective, inputs).metrics["c"]) == 0.5
+    losses = []
+    for _ in range(50):
+        out = run(objective, inputs)
+        losses.append(float(out.coefficient_loss.detach()))
+        optimiser.zero_grad()
+        out.coefficient_loss.backward()
+        optimiser.step()
+    assert losses[-1] < losses[0]
+    assert 0 < float(run(objective, inputs).metrics["c"]) < 1
+
+
+@pytest.mark.parametrize("name", [*DESIGNS, "dbc"])
+def test_metrics_are_detached_finite_scalars(name) -> None:
+    metrics = run(build(name), batch()).metrics
+    expected = {"c", "reward_share", "next_share", "embedding_norm", "effective_rank"}
+    expected |= {"distance_q05", "distance_q50", "distance_q95", "near_zero_fraction"}
+    assert expected | {"self_distance", "representation_loss"} <= set(metrics)
+    for value in metrics.values():
+        assert value.shape == () and not value.requires_grad and torch.isfinite(value)
+    assert float(metrics["reward_share"] + metrics["next_share"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_effective_rank_of_wide_and_of_broken_embeddings() -> None:
+    x = torch.randn(40, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = torch.linalg.qr(torch.randn(90, 8, dtype=torch.float64)).Q.T
+    assert float(effective_rank(x @ turned)) == pytest.approx(float(effective_rank(x)))
+    x[3, 2] = torch.nan
+    assert effective_rank(x).isnan()
+
+
+def test_effective_rank_tells_collapse() -> None:
+    inputs = batch()
+    full = run(build("simsr"), inputs).metrics["effective_rank"]
+    inputs["z"] = torch.outer(torch.linspace(1, 2, B), torch.ones(D)).requires_grad_()
+    flat = run(build("simsr", normalisation=False), inputs).metrics["effective_rank"]
+    assert full > 3 > 1.01 > flat
+
+
+@pytest.mark.parametrize("name", ["simsr", "mico-rev", "dbc", "zp", "deepmdp"])
+@pytest.mark.parametrize("tensor", ["z", "action", "reward", "discount", "next_z"])
+def test_non_finite_inputs_are_named_with_count_and_step(name, tensor) -> None:
+    objective = build(name)
+    run(objective, batch())
+    inputs = {k: v.detach().clone() for k, v in batch().items()}
+    inputs[tensor].view(-1)[:2] = torch.tensor([float("nan"), float("inf")])
+    with pytest.raises(NonFiniteError, match=f"{tensor} has 2 non-finite values .* step 1") as info:
+        run(objective, inputs)
+    assert (info.value.tensor, info.value.count, info.value.step) == (tensor, 2, 1)
+
+
+def test_a_non_finite_loss_is_named() -> None:
+    objective = build("mico-rev")
+    with torch.no_grad():
+        objective.psi.layers[0].weight[0, 0] = float("nan")
+    with pytest.raises(NonFiniteError, match="representation_loss has 1 non-finite"):
+        run(objective, batch())
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shape", "message"),
+    [
+        ("z", (B, D + 1), r"z must be \[12, 5\], got \[12, 6\]"),
+        ("action", (B, A + 1), r"action must be \[12, 3\]"),
+        ("action", (B,), r"action must be \[12, 3\], got \[12\]"),
+        ("next_z", (B - 1, D), r"next_z must be \[12, 5\]"),
+        ("reward", (1, B), r"reward must be \[12\] or \[12, 1\], got \[1, 12\]"),
+        ("reward", (B, 2), "reward must be"),
+        ("discount", (B + 1,), r"discount must be \[12\] or \[12, 1\]"),
+        ("discount", (), "discount must be"),
+    ],
+)
+def test_wrong_shapes_are_refused(tensor, shape, message) -> None:
+    inputs = batch()
+    inputs[tensor] = torch.zeros(shape)
+    with pytest.raises(ValueError, match=message):
+        run(build("mico-rev"), inputs)
+
+
+def test_one_transition_makes_no_pair() -> None:
+    inputs = {k: v[:1] for k, v in batch().items()}
+    with pytest.raises(ValueError, match="at least 2"):
+        run(build("simsr"), inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("simrs", {}, "did you mean 'simsr'"),
+        ("simsr", {"beta": 0.1}, "an option of simsr must be one of"),
+        ("mico", {"hiden": 3}, "did you mean 'hidden'"),
+        ("mico", {"loss": "l2"}, "loss must be one of huber, squared"),
+        ("mico", {"pairing": "some"}, "pairing must be one of"),
+        ("mico", {"hidden": 0}, "hidden must be"),
+        ("dbc", {"beta": 1.0}, "an option of dbc"),
+        ("energy", {"normalisation": True}, "an option of energy must be one of"),
+        ("simsr-rev-no-c", {"coefficient": 0.9}, "an option of simsr-rev-no-c must be one of"),
+        ("simsr-rev", {"coefficient": 1.0}, r"learned, discount or a number in \(0, 1\), got 1.0"),
+        ("simsr-rev", {"coefficient": True}, "coefficient must be"),
+        ("simsr-rev", {"coefficient": "gamma"}, "coefficient must be .* got 'gamma'"),
+        ("simsr-rev", {"reward_scale": "max"}, "reward_scale must be one of none, running"),
+    ],
+)
+def test_unknown_names_and_options_are_refused(name, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_objective(name, D, A, **options)
+    with pytest.raises(ValueError, match="latent_dim must be at least 1"):
+        make_objective("mico", 0, A)
+
+
+def test_state_survives_a_round_trip(tmp_path) -> None:
+    objective = build("mico-rev")
+    run(objective, batch())
+    torch.save(objective.state_dict(), tmp_path / "objective.pt")
+    other = make_objective("mico-rev", D, A, hidden=16)
+    other.load_state_dict(torch.load(tmp_path / "objective.pt", weights_only=True))
+    assert int(other.steps) == 1
+    same = run(other, batch()).representation_loss
+    assert torch.equal(same, run(objective, batch()).representation_loss)
