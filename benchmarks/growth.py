@@ -25,7 +25,8 @@ from matplotlib import pyplot as plt
 from _measure import ROOT, finish, machine, one_thread, print_table, revision, timed
 from revbis.tabular import FiniteMDP
 from revbis.tabular.examples import garnet, grid_world
-from revbis.tabular.solver import _memory, blank_result, make_problem, solve
+from revbis.tabular.registry import METRICS
+from revbis.tabular.solver import make_problem, make_query, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,10 +104,11 @@ def measure(case: Case, n: int) -> None:
     times = [timed(run)[0]]
     if times[0] < 1:
         times += [timed(run)[0] for _ in range(2)]
-    problem = make_problem(blank_result(case.metric, mdp, policy, GAMMA))
+    problem = make_problem(make_query(case.metric, mdp, policy, GAMMA))
     case.sizes.append(mdp.n_states)
     case.seconds.append(median(times))
-    case.memory.append(_memory(case.solver, problem))
+    solvers = {each.name: each for each in METRICS[case.metric].solvers}
+    case.memory.append(solvers[case.solver].memory(problem))
 
 
 def grow(case: Case) -> None:

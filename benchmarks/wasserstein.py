@@ -29,7 +29,7 @@ from ot.lp.emd_wrap import emd_c
 
 from _measure import finish, in_turn, median_ratio, one_thread, print_table
 from revbis.tabular.examples import Example, garnet, grid_world
-from revbis.tabular.solver import blank_result, make_problem, solve
+from revbis.tabular.solver import make_problem, make_query, solve
 from revbis.tabular.wasserstein import Couplings, TransportProblem
 
 GAMMA, TOL, STAGES = 0.99, 1e-6, (10, 100)
@@ -126,7 +126,7 @@ def core_cost(p: Array, q: Array, M: Array) -> float:
 
 def compare(instance: Instance) -> Comparison:
     mdp, policy = instance.example
-    problem = make_problem(blank_result(instance.metric, mdp, policy, GAMMA))
+    problem = make_problem(make_query(instance.metric, mdp, policy, GAMMA))
     ours = partial(solve, instance.metric, mdp, policy, GAMMA, TOL)
     matrix = ours().matrix()
     iterates, sweeps = value_iteration(problem)

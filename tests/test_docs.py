@@ -127,7 +127,7 @@ def test_equations_page_names_what_exists() -> None:
     text = (DOCS / "equations.md").read_text()
     for name in re.findall(r"`operators\.(\w+)`", text):
         assert hasattr(operators, name)
-    for name in re.findall(r"`statements\.(\w+)`", text):
+    for name in re.findall(r"`theorems\.(\w+)`", text):
         assert hasattr(theorems, name)
     for name in re.findall(r"\| `(\w+)(?:\([^`]*\))?` \|", text):
         places = (tabular, objectives)

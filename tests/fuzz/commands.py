@@ -31,7 +31,7 @@ _WORK = (
     "revbis.representation.neighbours.find_neighbours",
     "revbis.representation.yardsticks.measure",
     "revbis.sweep.plan.make_runner",
-    "revbis.doctor.examine",
+    "revbis.cli.doctor.examine",
 )
 _FLAGS = [
     *("--size", "--gamma", "--seed", "--frames", "--threads", "--out", "--episodes", "--tol"),

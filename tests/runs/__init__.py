@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,6 +53,20 @@ def evaluations(config: Config) -> list[dict[str, Any]]:
     """The lines of eval.jsonl but for the times."""
     lines = (config.directory / "eval.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def stop_after(steps: int) -> Callable[[], bool]:
+    """Asks a run to stop when it is called for the so-many-th time."""
+    count = itertools.count(1)
+    return lambda: next(count) >= steps
+
+
+def networks(config: Config) -> dict[str, Any]:
+    """The weights of a run's newest checkpoint by name."""
+    from revbis.runs.run import open_run
+
+    state = open_run(config.directory)[1].state_dict()["networks"]
+    return {f"{n}.{key}": value for n, network in state.items() for key, value in network.items()}
 
 
 class Walk(gymnasium.Env):

@@ -1,29 +1,17 @@
 """Runs of TACO: resume, records, the page, neighbours."""
 
-import itertools
-
 import pytest
 import torch
-from tests.runs import evaluations, tiny_config
+from tests.runs import evaluations, networks, stop_after, tiny_config
 
 from revbis.analysis.page import write_page
 from revbis.analysis.study import read_study
 from revbis.cli import main
 from revbis.io.files import read_records
-from revbis.runs.run import open_run, train
+from revbis.runs.run import train
 
 WALK = {"task": "tests.runs:Walk", "quality": "full", "method": "taco", "frames": 640}
 LOSSES = {f"objective/{name}_loss" for name in ("taco", "curl", "reward", "representation")}
-
-
-def stop_after(steps):
-    count = itertools.count(1)
-    return lambda: next(count) >= steps
-
-
-def networks(config):
-    state = open_run(config.directory)[1].state_dict()["networks"]
-    return {f"{n}.{key}": value for n, network in state.items() for key, value in network.items()}
 
 
 MODES = [("state", "alternating"), ("pixels", "balanced")]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.runs import Walk, evaluations, flags, tiny_config
+from tests.runs import Walk, evaluations, flags, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.io import files, machine
@@ -55,11 +55,6 @@ def stopped_walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("stopped_walk")
     train(tiny_config(out, **WALK), stop=stop_after(70))
     return out
-
-
-def stop_after(steps: int):
-    count = itertools.count(1)
-    return lambda: next(count) >= steps
 
 
 # `revbis train`, but for a signal that the process sends to itself after an agent step.
@@ -256,7 +251,7 @@ def test_checkpoints_run_no_code(tmp_path: Path) -> None:
 
     torch.save({"networks": Evil()}, folder / "agent.pt")
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["agent.pt"] = checkpoint_module._entry(folder / "agent.pt")
+    manifest["files"]["agent.pt"] = checkpoint_module._entry((folder / "agent.pt").read_bytes())
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DamagedError, match="no checkpoint"):
         train(config)

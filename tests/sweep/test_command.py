@@ -207,7 +207,7 @@ def test_measuring_says_so_first_and_implies_a_dry_run(tmp_path, capsys, monkeyp
         measured.append((config, capsys.readouterr().err))
         return Speed(step=0.02, act=0.0, update=0.0)  # 600 steps of two frames
 
-    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    monkeypatch.setattr("revbis.cli.sweep.measure_speed", measure)
     main(["sweep", *SMALL, "--out", str(tmp_path / "runs"), "--measure", "--workers", "2"])
     printed = capsys.readouterr()
     [(config, before)] = measured
@@ -222,7 +222,7 @@ def test_what_cannot_be_measured_is_a_warning(tmp_path, capsys, monkeypatch):
     def measure(config):
         raise NotMeasuredError("the speed could not be measured: no OpenGL")
 
-    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    monkeypatch.setattr("revbis.cli.sweep.measure_speed", measure)
     main(["sweep", *SMALL, "--out", str(tmp_path), "--measure"])
     printed = capsys.readouterr()
     assert "revbis: warning: the speed could not be measured: no OpenGL" in printed.err
@@ -237,7 +237,7 @@ def test_the_runs_of_an_agent_that_could_not_be_measured_have_no_time(
             raise NotMeasuredError("the speed could not be measured: no time")
         return Speed(step=0.02, act=0.0, update=0.0)
 
-    monkeypatch.setattr("revbis.sweep.measure.measure", measure)
+    monkeypatch.setattr("revbis.cli.sweep.measure_speed", measure)
     words = [*SMALL, "samples=8", "elites=2", "--methods", "drqv2", "tdmpc", "--measure"]
     main(["sweep", *words, "--out", str(tmp_path / "runs"), "--workers", "1"])
     printed = capsys.readouterr()

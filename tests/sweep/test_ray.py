@@ -75,20 +75,20 @@ def _configs(out):
     return [c.with_settings(threads=1) for c in small_grid().configs(out)]
 
 
-def _runner(cluster, place):
+def _runner(cluster, storage):
     from revbis.sweep.ray import RayRunner, Request
 
-    return RayRunner(cluster.address, Request(1, 0, 200_000_000), place)
+    return RayRunner(cluster.address, Request(1, 0, 200_000_000), storage)
 
 
 def test_a_node_that_is_killed_costs_nothing_but_time(alone, cluster, tmp_path, held):
-    place = SweepStorage(str(tmp_path))
-    sweep, runner = Sweep(_configs(tmp_path), place), _runner(cluster, place)
+    storage = SweepStorage(str(tmp_path))
+    sweep, runner = Sweep(_configs(tmp_path), storage), _runner(cluster, storage)
     killed = []
 
     def kill_in_the_middle(entries):
         running = all(entry.state == "running" for entry in entries)
-        if not killed and running and all(place.checkpoint(entry.name) for entry in entries):
+        if not killed and running and all(storage.checkpoint(entry.name) for entry in entries):
             killed.append(cluster.second)
             cluster.remove_node(cluster.second, allow_graceful=False)
             held.unlink()
@@ -105,14 +105,14 @@ def test_a_node_that_is_killed_costs_nothing_but_time(alone, cluster, tmp_path, 
 def test_storage_at_a_url_and_a_worker_that_is_killed(alone, cluster, tmp_path, held):
     """Runs are made in folders of their own and copied; a killed worker is taken up from there."""
     url = f"file://{tmp_path}/shared"
-    place = SweepStorage(url)
+    storage = SweepStorage(url)
     configs = _configs(Path())[:1]
-    sweep, runner = Sweep(configs, place), _runner(cluster, place)
+    sweep, runner = Sweep(configs, storage), _runner(cluster, storage)
     killed = []
 
     def kill_a_worker(entries):
         for entry in entries:
-            if not killed and place.checkpoint(entry.name):
+            if not killed and storage.checkpoint(entry.name):
                 claim = tmp_path / "shared" / entry.name / "attempts" / "attempt-0001.json"
                 killed.append(entry.name)
                 os.kill(json.loads(claim.read_text())["process"], signal.SIGKILL)
@@ -120,29 +120,29 @@ def test_storage_at_a_url_and_a_worker_that_is_killed(alone, cluster, tmp_path, 
 
     sweep.run(runner, kill_a_worker, lambda: False)
     assert killed and sweep.complete, [entry.text for entry in sweep.entries]
-    failures = place.failures(killed[0])
+    failures = storage.failures(killed[0])
     assert [failure["checkpoint"] > 0 for failure in failures] == [True]
     there = [config.with_settings(out=tmp_path / "shared") for config in configs]
     assert evaluations(there).items() <= alone.items()
 
 
 def test_a_stop_saves_what_runs(alone, cluster, tmp_path, held):
-    place = SweepStorage(str(tmp_path))
+    storage = SweepStorage(str(tmp_path))
     configs = _configs(tmp_path)[1:]
-    sweep = Sweep(configs, place)
+    sweep = Sweep(configs, storage)
     seen = []
 
     def look(entries):
-        if all(place.checkpoint(entry.name) for entry in entries):
-            seen.extend(place.standing(entry.name).beat for entry in entries)
+        if all(storage.checkpoint(entry.name) for entry in entries):
+            seen.extend(storage.progress(entry.name).beat for entry in entries)
 
-    sweep.run(_runner(cluster, place), look, lambda: bool(seen))
+    sweep.run(_runner(cluster, storage), look, lambda: bool(seen))
     assert seen and not sweep.complete
-    saved = [place.checkpoint(entry.name) for entry in sweep.entries]
+    saved = [storage.checkpoint(entry.name) for entry in sweep.entries]
     assert all(after >= before for after, before in zip(saved, seen, strict=True)), (saved, seen)
     held.unlink()
-    again = Sweep(configs, place)
-    again.run(_runner(cluster, place), lambda entries: None, lambda: False)
+    again = Sweep(configs, storage)
+    again.run(_runner(cluster, storage), lambda entries: None, lambda: False)
     assert again.complete
     assert evaluations(configs).items() <= alone.items()
 
@@ -150,9 +150,9 @@ def test_a_stop_saves_what_runs(alone, cluster, tmp_path, held):
 def test_a_run_that_stands_still_has_failed_and_is_taken_up_again(
     cluster, marker, tmp_path, monkeypatch
 ):
-    place, until = SweepStorage(str(tmp_path)), time.monotonic() + 300
+    storage, until = SweepStorage(str(tmp_path)), time.monotonic() + 300
     grid = small_grid("tests.sweep.tasks:Stuck", methods=["drqv2"])
-    sweep = Sweep([c.with_settings(threads=1) for c in grid.configs(tmp_path)], place)
+    sweep = Sweep([c.with_settings(threads=1) for c in grid.configs(tmp_path)], storage)
     texts = []
 
     def look(entries):
@@ -161,8 +161,8 @@ def test_a_run_that_stands_still_has_failed_and_is_taken_up_again(
         stuck = marker.exists() and entry.state == "running" and entry.attempts == 1
         monkeypatch.setattr(driver, "_STALL_SECONDS", -1.0 if stuck else 1e6)
 
-    sweep.run(_runner(cluster, place), look, lambda: time.monotonic() > until)
+    sweep.run(_runner(cluster, storage), look, lambda: time.monotonic() > until)
     [entry] = sweep.entries
     assert sweep.complete and entry.attempts == 2, texts
-    [failure] = place.failures(entry.name)
+    [failure] = storage.failures(entry.name)
     assert "no progress" in failure["text"]

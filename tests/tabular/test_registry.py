@@ -11,7 +11,7 @@ from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.tabular import METRICS, FiniteMDP, Metric, MetricResult, examples
+from revbis.tabular import METRICS, FiniteMDP, Metric, Query, examples
 from revbis.tabular.registry import OnIteration, Solution, Solver
 from revbis.tabular.theorems import check_theorems
 
@@ -53,8 +53,8 @@ def iterate(problem: WorstCase, tol: float, on_iteration: OnIteration) -> Soluti
             return Solution(bound, steps, matrix=d)
 
 
-def worst_case(result: MetricResult) -> WorstCase:
-    return WorstCase(result.mdp, result.reward_weight, result.discount)
+def worst_case(query: Query) -> WorstCase:
+    return WorstCase(query.mdp, query.reward_weight, query.discount)
 
 
 ITERATION = Solver("iteration", iterate, memory=lambda problem: 3 * 8 * problem.n**2)

@@ -20,7 +20,7 @@ from revbis.tabular import (
     solve,
 )
 from revbis.tabular.operators import reward_distribution
-from revbis.tabular.solver import _memory, blank_result, make_problem
+from revbis.tabular.solver import make_problem, make_query
 from tabular.reference import apply, chain
 from tabular.strategies import few, mdps
 
@@ -118,7 +118,7 @@ def test_a_sequence_that_cannot_fit_is_refused(free_memory):
 )
 def test_memory_estimates_are_not_too_low(monkeypatch, name, metric, case):
     monkeypatch.setattr(linear, "_ROWS_PER_CALL", 1)  # else the block is as large as the matrix
-    problem = make_problem(blank_result(metric, *case, 0.5))
+    problem = make_problem(make_query(metric, *case, 0.5))
     tried = next(each for each in METRICS[metric].solvers if each.name == name)
     tried.run(problem, 1e-3, lambda *_: None)  # compiles
     tracemalloc.start()
@@ -131,10 +131,11 @@ def test_memory_estimates_are_not_too_low(monkeypatch, name, metric, case):
 
 
 def test_the_estimate_of_low_rank_counts_the_rewards():
-    result = blank_result("revised", *examples.garnet(200, 3, 3, seed=0), 0.5)
-    problem = make_problem(result)
+    problem = make_problem(make_query("revised", *examples.garnet(200, 3, 3, seed=0), 0.5))
     F, _ = reward_distribution(problem.chain)
-    assert F.nbytes <= _memory("low_rank", problem)
+    assert F.nbytes <= next(s for s in METRICS["revised"].solvers if s.name == "low_rank").memory(
+        problem
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tabular.strategies import few, mdps
 @few(12)
 @given(mdps(max_states=5), st.sampled_from([0.0, 0.9]), st.sampled_from([0.3, 0.9]))
 def test_theorems_hold_on_random_mdps(case, gamma, c):
-    failed = [s.text for s in check_theorems(*case, gamma, c=c) if s.theorem and not s.holds]
+    failed = [s.text for s in check_theorems(*case, gamma, c=c) if s.proved and not s.holds]
     assert failed == []
 
 
@@ -27,16 +27,16 @@ def test_what_people_expect_fails_somewhere():
     own = ((twins, np.eye(2)), (graph, np.eye(5)))
     for case in (examples.toy(), *own, examples.delay_chain(20)):
         results = check_theorems(*case, 0.99)
-        assert all(s.holds for s in results if s.theorem)
+        assert all(s.holds for s in results if s.proved)
         broken |= {s.text for s in results if not s.holds}
-    expected = {s.text for s in results if not s.theorem}
+    expected = {s.text for s in results if not s.proved}
     assert len(expected) == 8
     assert broken == expected
 
 
-def test_a_statement_knows_its_margin():
-    statement = theorems.Theorem("1 ≤ 2", True, margin=-0.5, allowance=0.1)
-    assert not statement.holds
+def test_a_theorem_knows_its_margin():
+    violated = theorems.Theorem("1 ≤ 2", True, margin=-0.5, allowance=0.1)
+    assert not violated.holds
     assert theorems.Theorem("1 ≤ 2", True, margin=-0.05, allowance=0.1).holds
 
 

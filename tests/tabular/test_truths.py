@@ -26,7 +26,7 @@ from revbis.tabular.operators import (
     state_chain,
     state_distance,
 )
-from revbis.tabular.solver import blank_result, make_problem
+from revbis.tabular.solver import make_problem, make_query
 from tabular import reference
 from tabular.reference import gaps
 from tabular.strategies import few, mdps
@@ -147,7 +147,7 @@ def test_lipschitz_factors_of_the_two_halves(case, gamma, seed):
 @few(8)
 @given(case=mdps(max_states=5), seed=st.integers(0, 999))
 def test_every_operator_contracts(metric, c, case, seed):
-    problem = make_problem(blank_result(metric, *case, 0.7, c=c))
+    problem = make_problem(make_query(metric, *case, 0.7, c=c))
     factor = 0.7 if c is None else c
     X, Y = two_matrices(problem.n, seed)
     (TX, x), (TY, y), (shifted, _) = (problem.apply(Z) for Z in (X, Y, X + 1))

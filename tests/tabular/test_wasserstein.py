@@ -12,7 +12,7 @@ from revbis.tabular import (
     pi_bisimulation,
     solve,
 )
-from revbis.tabular.solver import blank_result, make_problem
+from revbis.tabular.solver import make_problem, make_query
 from revbis.tabular.wasserstein import Couplings
 from tabular import reference
 from tabular.strategies import few, mdps, transition_array
@@ -64,7 +64,7 @@ def matrices(n, seed):
 @few(10)
 @given(case=mdps(max_states=5), seed=st.integers(0, 99), c=st.sampled_from([None, 0.4]))
 def test_apply_to_any_matrix_against_pot(metric, case, seed, c):
-    problem = make_problem(blank_result(metric, *case, 0.7, c=c))
+    problem = make_problem(make_query(metric, *case, 0.7, c=c))
     weight, discount = (1.0, 0.7) if c is None else (1 - c, c)
     for d in matrices(problem.n, seed):
         kept = d.copy()
@@ -78,7 +78,7 @@ def test_apply_to_any_matrix_against_pot(metric, case, seed, c):
 @pytest.mark.parametrize("metric", METRICS)
 def test_apply_accepts_any_memory_layout(metric):
     case = examples.garnet(6, 2, 3, seed=2)
-    problem = make_problem(blank_result(metric, *case, 0.7))
+    problem = make_problem(make_query(metric, *case, 0.7))
     d = np.random.default_rng(0).random((12, 12))
     views = (d[::2, ::2], np.asfortranarray(d[::2, ::2]), d[:6, :6].T)
     for view in views:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from revbis.io.files import shown_path
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -68,7 +70,7 @@ class StudyProblem:
 
     def __str__(self) -> str:
         shown = {name: _shown(name, value) for name, value in self.details.items()}
-        return printable(self.kind.value.format(run=self.run, **shown))
+        return printable(self.kind.value.format(run=self.run and shown_path(self.run), **shown))
 
 
 OnProblem = Callable[[StudyProblem], None]

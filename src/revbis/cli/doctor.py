@@ -5,6 +5,12 @@ from __future__ import annotations
 import sys
 import textwrap
 
+from rich.console import Console
+from rich.text import Text
+
+from revbis.doctor import examine
+from revbis.io.text import line_width
+
 _COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "broken": "red"}
 _INDENT = 26
 
@@ -16,12 +22,6 @@ def command() -> None:
     with the command that fixes each problem. Takes a few seconds. The exit code is 0 if training
     would work, else 1.
     """
-    from rich.console import Console
-    from rich.text import Text
-
-    from revbis.doctor import examine
-    from revbis.io.text import line_width
-
     progress = Console(stderr=True)
     if progress.is_terminal:
         with progress.status("examining") as status:

@@ -36,12 +36,13 @@ def command(
     schema.integer(episodes, "--episodes", 1, _MOST_EPISODES)
     schema.integer(seed, "--seed", 0)
     from revbis.envs import make_env
-    from revbis.runs.evaluate import command_seeds, play
+    from revbis.runs.evaluate import play, record_episode
     from revbis.runs.run import open_run
+    from revbis.runs.seeds import Stream, episode_seeds
 
     config, agent = open_run(run)
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
-    seeds, played = command_seeds(seed, episodes), []
+    seeds, played = episode_seeds(seed, Stream.COMMAND, episodes), []
     with step_bar(episodes) as advance:
         for number in seeds:
             played.append(play(agent, env, number))
@@ -68,7 +69,5 @@ def command(
             out.write_text(json.dumps([vars(episode) for episode in played], indent=2))
         print(f"written to {out}")
     if video is not None:
-        from revbis.runs.evaluate import record_episode
-
-        record_episode(config, agent, seeds[0], video)
+        record_episode(config.environment, agent, seeds[0], video)
         print(f"written to {video}")

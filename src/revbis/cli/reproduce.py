@@ -21,7 +21,7 @@ def command(
     scale: Scale = "cpu",
     methods: tuple[str, ...] = (),
     out: Path = Path("runs"),
-    where: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
+    backend: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     sweep: bool = True,
 ) -> None:
     """Trains missing runs, then makes a table or a figure of the paper from all of them.
@@ -37,7 +37,7 @@ def command(
         scale: paper for the paper's sizes, cpu for smaller ones.
         methods: Methods, if not all of the grid's.
         out: Folder for the runs; tables and figures go to `reproduced` in it.
-        where: Where runs train.
+        backend: Where runs train.
         sweep: Train missing runs first; otherwise use those that exist.
     """
     from revbis.analysis.paper import grid_name, make_artefact
@@ -47,7 +47,7 @@ def command(
 
     grid, code = choose_grid(grid_name(artefact, scale), methods=methods), 0
     if sweep:
-        code = run_and_show(make_plan(grid, str(out), where))
+        code = run_and_show(make_plan(grid, str(out), backend))
     if code > 1:  # stopped by a signal
         sys.exit(code)
     runs = [config.directory for config in grid.configs(out)]

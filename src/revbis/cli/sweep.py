@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
+from rich.console import Console
 
 from revbis.cli.console import print_table, stop_signals
 from revbis.io.text import format_bytes, format_duration
+from revbis.runs.folder import ATTEMPTS
 from revbis.sweep.backend import HERE, Backend
-
-if TYPE_CHECKING:
-    from revbis.sweep.driver import Sweep
-    from revbis.sweep.plan import Forecast, Plan, Speed
+from revbis.sweep.driver import Sweep
+from revbis.sweep.grid import choose_grid
+from revbis.sweep.live import table
+from revbis.sweep.measure import NotMeasuredError
+from revbis.sweep.measure import measure as measure_speed
+from revbis.sweep.plan import (
+    Forecast,
+    Plan,
+    Speed,
+    agent_of,
+    forecast,
+    make_plan,
+    representatives,
+    run_plan,
+)
 
 
 def command(
@@ -26,7 +39,7 @@ def command(
     preset: Literal["paper", "cpu"] | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 (the flag's name)
     out: str = "runs",
-    where: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
+    backend: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
     measure: bool = False,
     retry_failed: bool = False,
@@ -50,19 +63,16 @@ def command(
         preset: Where settings come from; cpu when not given.
         set: Settings for every run as NAME=VALUE, such as frames=20000.
         out: Folder for all runs: a path that every machine sees, or an fsspec URL with Ray.
-        where: Where runs train.
+        backend: Where runs train.
         dry_run: Print the runs, their folders, and the projected time, memory and disk space.
         measure: Measure the speed of a run of each agent here, in at most 20 seconds each, to
             project the time that --dry-run prints; implies --dry-run.
         retry_failed: Retry runs that were given up.
     """
-    from revbis.sweep.grid import choose_grid
-    from revbis.sweep.plan import make_plan
-
     chosen = choose_grid(
         grid, tasks=tasks, methods=methods, seeds=seeds, preset=preset, settings=set
     )
-    plan = make_plan(chosen, out, where, retry_failed=retry_failed)
+    plan = make_plan(chosen, out, backend, retry_failed=retry_failed)
     if dry_run or measure:
         _print_plan(plan, measure)
     else:
@@ -71,11 +81,6 @@ def command(
 
 def run_and_show(plan: Plan) -> int:
     """Trains a sweep's runs, prints how they ended and returns the exit code: 0 if all finished."""
-    from rich.console import Console
-
-    from revbis.sweep.live import table
-    from revbis.sweep.plan import run_plan
-
     with stop_signals() as caught:
         sweep = run_plan(plan, lambda: bool(caught))
     console = Console()
@@ -84,8 +89,6 @@ def run_and_show(plan: Plan) -> int:
 
 
 def _print_end(sweep: Sweep, out: str, caught: Sequence[int]) -> int:
-    from revbis.runs.folder import ATTEMPTS
-
     if caught:
         print("stopped; repeat the command to resume")
         return 128 + caught[0]
@@ -98,8 +101,6 @@ def _print_end(sweep: Sweep, out: str, caught: Sequence[int]) -> int:
 
 
 def _print_plan(plan: Plan, measure: bool) -> None:
-    from revbis.sweep.plan import forecast
-
     plan.workers()  # refused before anything is measured
     speeds = _measure(plan) if measure else None
     expected = forecast(plan, speeds)
@@ -154,15 +155,12 @@ def _measure(plan: Plan) -> dict[str, Speed] | None:
     Returns:
         By agent; None if no run is left to train, or none can be measured.
     """
-    from revbis.sweep.measure import NotMeasuredError, measure
-    from revbis.sweep.plan import agent_of, representatives
-
     speeds: dict[str, Speed] = {}
     for config in representatives(plan.sweep.entries):
         what = f"{config.task}, {config.method}"
         print(f"measuring {what}, for at most 20 s ...", file=sys.stderr, flush=True)
         try:
-            speed = speeds[agent_of(config)] = measure(config)
+            speed = speeds[agent_of(config)] = measure_speed(config)
         except NotMeasuredError as problem:
             print(f"revbis: warning: {problem}", file=sys.stderr)
             continue

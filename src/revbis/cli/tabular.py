@@ -186,18 +186,17 @@ def bounds(
         tol: Certified error of the metrics that are compared.
     """
     from revbis.tabular import jobs
-    from revbis.tabular.jobs import statement_row
     from revbis.tabular.theorems import check_theorems
 
     mdp, policy = jobs.load(source, gamma)
     with solver_bar("metrics", tol) as on_iteration:
-        statements = check_theorems(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
-    theorems = [each for each in statements if each.theorem]
-    others = [each for each in statements if not each.theorem]
+        theorems = check_theorems(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
+    proved = [each for each in theorems if each.proved]
+    others = [each for each in theorems if not each.proved]
     title = f"{_describe(source, mdp)}, γ = {gamma:g}, c = {c:g}"
-    print_table(f"{title}: theorems", [statement_row(each) for each in theorems])
-    print_table("not theorems: true on some MDPs only", [statement_row(each) for each in others])
-    if not all(each.holds for each in theorems):
+    print_table(f"{title}: theorems", [jobs.theorem_row(each) for each in proved])
+    print_table("not theorems: true on some MDPs only", [jobs.theorem_row(each) for each in others])
+    if not all(each.holds for each in proved):
         sys.exit(1)
 
 

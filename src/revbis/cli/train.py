@@ -12,6 +12,7 @@ import tyro
 
 from revbis.agents.registry import OWN
 from revbis.cli.console import print_table, status_line, stop_signals
+from revbis.io import runtime
 from revbis.io.plugins import is_factory_name
 from revbis.io.text import format_duration, line_width, wrap
 from revbis.runs.config import Config, RunSettings
@@ -100,8 +101,6 @@ def _defaults(usual: Config) -> Any:
 
 
 def _train(config: Config, restart: bool) -> None:
-    from revbis.io import runtime
-
     runtime.prepare()  # before anything imports torch
     from revbis.runs.run import finished, train
 

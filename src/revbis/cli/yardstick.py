@@ -92,9 +92,9 @@ def _measure(
 
     from revbis.io.files import atomic_write, shown_path
     from revbis.representation.yardsticks import measure
-    from revbis.runs.evaluate import yardstick_seeds
     from revbis.runs.folder import YARDSTICKS
     from revbis.runs.run import open_run_at
+    from revbis.runs.seeds import Stream, episode_seeds
 
     config, agent, frames = open_run_at(folder)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
@@ -103,7 +103,7 @@ def _measure(
         config.environment,
         config.discount,
         agent,
-        yardstick_seeds(seed, episodes),
+        episode_seeds(seed, Stream.YARDSTICKS, episodes),
         lambda: advance(title),
     )
     content = {"frames": frames, "episodes": episodes, "seed": seed, "yardsticks": values}

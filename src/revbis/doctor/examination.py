@@ -30,56 +30,23 @@ from revbis.io.text import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MARK = "revbis-doctor:"  # begins the line with the answer
-_PATIENCE = 120.0  # importing from a cold network disk takes a minute
-
+Health = Literal["ok", "warning", "missing", "broken", "not tried", "not needed"]
 Answer = dict[str, Any]
 
-
-def ask(question: str, **environment: str) -> Answer:
-    """The answer of another process; a crash or a hang is an answer with an `error`.
-
-    Args:
-        question: One of `questions.QUESTIONS`.
-        environment: Variables to set for it.
-    """
-    try:
-        done = subprocess.run(
-            _command(question),
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"hangs: no answer within {_PATIENCE:.0f} s"}
-    if done.returncode < 0:
-        return {"error": f"crashes ({_signal_name(-done.returncode)})"}
-    marked = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode or not marked:
-        last = (done.stderr.strip() or "no error message").splitlines()[-1]
-        return {"error": f"exits with code {done.returncode}: {last}"}
-    answer: Answer = json.loads(marked[-1].removeprefix(MARK))
-    return answer
-
-
-def _command(question: str) -> list[str]:
-    # -P: a file in the user's folder with the name of a package must not be imported
-    return [sys.executable, "-P", "-m", "revbis.doctor.questions", question]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
+MARK = "revbis-doctor:"  # begins the line with the answer
 SIZE = 84  # of the images that are drawn
-Health = Literal["ok", "warning", "missing", "broken", "not tried", "not needed"]
+_PATIENCE = 120.0  # importing from a cold network disk takes a minute
+_LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
+_APT = {"egl": "libegl1 libgl1", "osmesa": "libosmesa6 libgl1"}
+_ON_SCREEN = ("glx", "on", "enable", "enabled", "true", "1")  # MuJoCo's other names for glfw
+_SOFTWARE = re.compile("llvmpipe|softpipe|swrast|software|swiftshader", re.IGNORECASE)
+_OPTIONAL = {
+    "ray": "for sweeps over many machines",
+    "av": "for videos",
+    "sheeprl": "for the agent dreamerv3",
+}
+# Each package outside the core, and the extra that installs it.
+EXTRAS = suites.packages() | {"ray": "sweep", "av": "video", "sheeprl": "dreamer"}
 
 
 @dataclass(frozen=True)
@@ -190,165 +157,6 @@ def _simulators() -> list[str]:
     return [suite.packages[-1] for suite in SUITES.values() if suite.drawn_by_mujoco]
 
 
-_APT = {"egl": "libegl1 libgl1", "osmesa": "libosmesa6 libgl1"}
-_ON_SCREEN = ("glx", "on", "enable", "enabled", "true", "1")  # MuJoCo's other names for glfw
-_SOFTWARE = re.compile("llvmpipe|softpipe|swrast|software|swiftshader", re.IGNORECASE)
-
-
-def chosen_backend() -> str:
-    """The backend that training would use; empty if there is none."""
-    name = str(ask("chosen").get("backend", ""))
-    return "glfw" if name in _ON_SCREEN else name
-
-
-def examine_backend(name: str, gpu: str | None) -> Finding:
-    """Draws with a backend.
-
-    Args:
-        name: The backend.
-        gpu: Driver version of an NVIDIA GPU, empty if unknown; None if there is no GPU.
-    """
-    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if name == "glfw" and sys.platform == "linux" and not screen:
-        return Finding(name, "not needed", "needs a screen (DISPLAY); not needed for training")
-    answer = ask("draw", MUJOCO_GL=name)
-    if answer.get("absent") == "mujoco":
-        library = "" if name == "glfw" else "the system library is installed, but "
-        return Finding(name, "not tried", f"{library}drawing needs mujoco, which is not installed")
-    if "error" in answer:
-        health: Health = "broken" if answer.get("library", True) else "missing"
-        return Finding(name, health, answer["error"], _fixes(name, health, gpu))
-    software = _SOFTWARE.search(answer["renderer"]) is not None
-    detail = f"{answer['renderer']} by {answer['vendor']}{', in software' if software else ''}"
-    detail += f"; {answer['full']:.0f} frames/s in full quality, {answer['fast']:.0f} in fast"
-    if software and name == "egl" and gpu is not None:
-        detail += "; this machine has an NVIDIA GPU, which draws much faster"
-        return Finding(name, "warning", detail, _gpu_fixes(gpu))
-    return Finding(name, "ok", detail)
-
-
-def _fixes(name: str, health: Health, gpu: str | None) -> tuple[str, ...]:
-    platform = os.environ.get("PYOPENGL_PLATFORM", "")
-    if platform and platform != name:
-        return ("unset PYOPENGL_PLATFORM",)
-    if name not in _APT:
-        return ()
-    install = f"{_as_root()}apt-get install -y {_APT[name]}"
-    both = (install, CONDA_LINE) if shutil.which("apt-get") else (CONDA_LINE, install)
-    if os.environ.get("MUJOCO_EGL_DEVICE_ID") and name == "egl":
-        return ("unset MUJOCO_EGL_DEVICE_ID", *both)
-    return (*_gpu_fixes(gpu), *both) if gpu is not None and health == "broken" else both
-
-
-def _gpu_fixes(driver: str) -> tuple[str, ...]:
-    """How to install the driver's OpenGL on the machine, or in a container."""
-    if _in_container():
-        return ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...",)
-    branch = driver.split(".")[0] or "<driver version>"
-    return (f"{_as_root()}apt-get install -y libnvidia-gl-{branch}",)
-
-
-def _in_container() -> bool:
-    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
-
-
-def _as_root() -> str:
-    """The prefix of a command that needs root."""
-    return "" if os.geteuid() == 0 else "sudo "
-
-
-_OPTIONAL = {
-    "ray": "for sweeps over many machines",
-    "av": "for videos",
-    "sheeprl": "for the agent dreamerv3",
-}
-# Each package outside the core, and the extra that installs it.
-EXTRAS = suites.packages() | {"ray": "sweep", "av": "video", "sheeprl": "dreamer"}
-
-
-def examine_package(name: str, environment: dict[str, str]) -> Finding:
-    """The version of a package outside the core; a simulator is stepped too.
-
-    Args:
-        name: The package.
-        environment: Variables to set when it is tried.
-    """
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
-        health: Health = "not needed" if name in _OPTIONAL else "missing"
-        purpose = f"; {_OPTIONAL[name]} only" if name in _OPTIONAL else ""
-        return Finding(name, health, f"not installed{purpose}", _install(name))
-    if name in _OPTIONAL:
-        return _conflict(name, installed) or versioned(name, installed)
-    answer = ask(name, **environment)
-    if "error" in answer:
-        return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
-    return versioned(name, installed)
-
-
-def _conflict(name: str, installed: str) -> Finding | None:
-    """A warning if another package that its extra names is of a version that does not fit."""
-    try:
-        others = [each for each in requirements_of(EXTRAS[name]) if each.name != name]
-    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
-        return None
-    for other in others:
-        now = version(other.name)
-        if not accepts(other.specifier, now):
-            detail = f"{installed}: needs {other}, but {other.name} {now} is installed"
-            return Finding(name, "warning", detail, (f'pip install "{other}"',))
-    return None
-
-
-def examine_numpy() -> Finding:
-    """The version of NumPy."""
-    return versioned("numpy", version("numpy"))
-
-
-def versioned(name: str, installed: str, detail: str = "") -> Finding:
-    """The finding for a package that works: a warning if its version is not a tested one.
-
-    Args:
-        name: The package.
-        installed: Its version.
-        detail: What to report; the version if empty.
-    """
-    versions = tested(name)
-    if accepts(versions, installed):
-        return Finding(name, "ok", detail or installed)
-    detail = f"{detail or installed}; revbis is tested with {name}{versions}"
-    return Finding(name, "warning", detail, (f'pip install "{name}{versions}"',))
-
-
-def tested(name: str) -> SpecifierSet:
-    """The versions of a package that revbis requires; any if it requires none."""
-    plain = canonicalize_name(name)
-    try:
-        matches = [each for each in requirements() if canonicalize_name(each.name) == plain]
-    except PackageNotFoundError:
-        matches = []
-    return matches[-1].specifier if matches else SpecifierSet()
-
-
-def accepts(versions: SpecifierSet, installed: str) -> bool:
-    """Whether an installed version is among the versions; one that cannot be parsed is not."""
-    try:
-        return versions.contains(installed, prereleases=True)
-    except InvalidVersion:
-        return False
-
-
-def _install(name: str) -> tuple[str, ...]:
-    try:
-        return (install_line(EXTRAS[name]),)
-    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
-        return (f'pip install "{name}"',)
-
-
-_LITTLE = 2_000_000_000  # bytes: less than torch with a small replay buffer, or some checkpoints
-
-
 def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
     """Examines this machine; what may crash is tried in other processes.
 
@@ -372,7 +180,7 @@ def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
     return Report(
         tuple(_machine(facts, torch.result())),
         tuple(drawing),
-        (examine_numpy(), *(each.result() for each in packages)),
+        (versioned("numpy", version("numpy")), *(each.result() for each in packages)),
         chosen,
         os.environ.get("MUJOCO_GL", ""),
     )
@@ -440,3 +248,182 @@ def _threads(facts: Answer, torch: Answer) -> Finding:
     if threads > usable:
         return Finding("threads", "warning", detail, (f"export OMP_NUM_THREADS={usable}",))
     return Finding("threads", "ok", detail)
+
+
+def chosen_backend() -> str:
+    """The backend that training would use; empty if there is none."""
+    name = str(ask("chosen").get("backend", ""))
+    return "glfw" if name in _ON_SCREEN else name
+
+
+def examine_backend(name: str, gpu: str | None) -> Finding:
+    """Draws with a backend.
+
+    Args:
+        name: The backend.
+        gpu: Driver version of an NVIDIA GPU, empty if unknown; None if there is no GPU.
+    """
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if name == "glfw" and sys.platform == "linux" and not screen:
+        return Finding(name, "not needed", "needs a screen (DISPLAY); not needed for training")
+    answer = ask("draw", MUJOCO_GL=name)
+    if answer.get("absent") == "mujoco":
+        library = "" if name == "glfw" else "the system library is installed, but "
+        return Finding(name, "not tried", f"{library}drawing needs mujoco, which is not installed")
+    if "error" in answer:
+        health: Health = "broken" if answer.get("library", True) else "missing"
+        return Finding(name, health, answer["error"], _fixes(name, health, gpu))
+    software = _SOFTWARE.search(answer["renderer"]) is not None
+    detail = f"{answer['renderer']} by {answer['vendor']}{', in software' if software else ''}"
+    detail += f"; {answer['full']:.0f} frames/s in full quality, {answer['fast']:.0f} in fast"
+    if software and name == "egl" and gpu is not None:
+        detail += "; this machine has an NVIDIA GPU, which draws much faster"
+        return Finding(name, "warning", detail, _gpu_fixes(gpu))
+    return Finding(name, "ok", detail)
+
+
+def _fixes(name: str, health: Health, gpu: str | None) -> tuple[str, ...]:
+    platform = os.environ.get("PYOPENGL_PLATFORM", "")
+    if platform and platform != name:
+        return ("unset PYOPENGL_PLATFORM",)
+    if name not in _APT:
+        return ()
+    install = f"{_as_root()}apt-get install -y {_APT[name]}"
+    both = (install, CONDA_LINE) if shutil.which("apt-get") else (CONDA_LINE, install)
+    if os.environ.get("MUJOCO_EGL_DEVICE_ID") and name == "egl":
+        return ("unset MUJOCO_EGL_DEVICE_ID", *both)
+    return (*_gpu_fixes(gpu), *both) if gpu is not None and health == "broken" else both
+
+
+def _gpu_fixes(driver: str) -> tuple[str, ...]:
+    """How to install the driver's OpenGL on the machine, or in a container."""
+    if _in_container():
+        return ("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all ...",)
+    branch = driver.split(".")[0] or "<driver version>"
+    return (f"{_as_root()}apt-get install -y libnvidia-gl-{branch}",)
+
+
+def _in_container() -> bool:
+    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
+
+
+def _as_root() -> str:
+    """The prefix of a command that needs root."""
+    return "" if os.geteuid() == 0 else "sudo "
+
+
+def examine_package(name: str, environment: dict[str, str]) -> Finding:
+    """The version of a package outside the core; a simulator is stepped too.
+
+    Args:
+        name: The package.
+        environment: Variables to set when it is tried.
+    """
+    try:
+        installed = version(name)
+    except PackageNotFoundError:
+        health: Health = "not needed" if name in _OPTIONAL else "missing"
+        purpose = f"; {_OPTIONAL[name]} only" if name in _OPTIONAL else ""
+        return Finding(name, health, f"not installed{purpose}", _install(name))
+    if name in _OPTIONAL:
+        return _conflict(name, installed) or versioned(name, installed)
+    answer = ask(name, **environment)
+    if "error" in answer:
+        return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
+    return versioned(name, installed)
+
+
+def _conflict(name: str, installed: str) -> Finding | None:
+    """A warning if another package that its extra names is of a version that does not fit."""
+    try:
+        others = [each for each in requirements_of(EXTRAS[name]) if each.name != name]
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        return None
+    for other in others:
+        now = version(other.name)
+        if not accepts(other.specifier, now):
+            detail = f"{installed}: needs {other}, but {other.name} {now} is installed"
+            return Finding(name, "warning", detail, (f'pip install "{other}"',))
+    return None
+
+
+def versioned(name: str, installed: str, detail: str = "") -> Finding:
+    """The finding for a package that works: a warning if its version is not a tested one.
+
+    Args:
+        name: The package.
+        installed: Its version.
+        detail: What to report; the version if empty.
+    """
+    versions = tested(name)
+    if accepts(versions, installed):
+        return Finding(name, "ok", detail or installed)
+    detail = f"{detail or installed}; revbis is tested with {name}{versions}"
+    return Finding(name, "warning", detail, (f'pip install "{name}{versions}"',))
+
+
+def tested(name: str) -> SpecifierSet:
+    """The versions of a package that revbis requires; any if it requires none."""
+    plain = canonicalize_name(name)
+    try:
+        matches = [each for each in requirements() if canonicalize_name(each.name) == plain]
+    except PackageNotFoundError:
+        matches = []
+    return matches[-1].specifier if matches else SpecifierSet()
+
+
+def accepts(versions: SpecifierSet, installed: str) -> bool:
+    """Whether an installed version is among the versions; one that cannot be parsed is not."""
+    try:
+        return versions.contains(installed, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _install(name: str) -> tuple[str, ...]:
+    try:
+        return (install_line(EXTRAS[name]),)
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        return (f'pip install "{name}"',)
+
+
+def ask(question: str, **environment: str) -> Answer:
+    """The answer of another process; a crash or a hang is an answer with an `error`.
+
+    Args:
+        question: One of `questions.QUESTIONS`.
+        environment: Variables to set for it.
+    """
+    try:
+        done = subprocess.run(
+            _command(question),
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"hangs: no answer within {_PATIENCE:.0f} s"}
+    if done.returncode < 0:
+        return {"error": f"crashes ({_signal_name(-done.returncode)})"}
+    marked = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if done.returncode or not marked:
+        last = (done.stderr.strip() or "no error message").splitlines()[-1]
+        return {"error": f"exits with code {done.returncode}: {last}"}
+    answer: Answer = json.loads(marked[-1].removeprefix(MARK))
+    return answer
+
+
+def _command(question: str) -> list[str]:
+    # -P: a file in the user's folder with the name of a package must not be imported
+    return [sys.executable, "-P", "-m", "revbis.doctor.questions", question]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

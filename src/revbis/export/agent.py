@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 
 from revbis.agents import make_agent, resolve
 from revbis.io import schema
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 WEIGHTS, SETTINGS, CARD = "weights.safetensors", "agent.json", "README.md"
 FORMAT = "revbis export 1"
 _LARGEST_SETTINGS = 1 << 20  # bytes
+_ALWAYS_BUILT = 4096  # a layer this wide is built at once, whatever the weights
 
 
 def write_settings(folder: Path, content: ExportFile) -> None:
@@ -63,8 +67,6 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         ValueError: If one of them is not finite.
     """
-    from safetensors.torch import save
-
     for name, tensor in tensors.items():
         _check_finite(name, tensor, "the run's agent")
     # Copies, because some are views of one memory, which the format does not have.
@@ -79,13 +81,10 @@ def read_weights(folder: Path, content: ExportFile, into: Mapping[str, Tensor]) 
     Raises:
         ValueError: If the file is missing, truncated or changed, or does not fit.
     """
-    import torch
-    from safetensors import SafetensorError, safe_open
-
-    path = folder / WEIGHTS
-    expected = {name: (list(each.shape), _type_name(each)) for name, each in into.items()}
-    if widths(folder, content) != {name: shape for name, (shape, _) in expected.items()}:
-        raise ValueError(_difference(path, widths(folder, content), expected))
+    path, shapes = folder / WEIGHTS, read_shapes(folder, content)
+    expected = {name: list(tensor.shape) for name, tensor in into.items()}
+    if shapes != expected:
+        raise ValueError(_difference(path, shapes, expected))
     if digest(path) != content["weights"]["digest"]:
         raise ValueError(f"{path} has changed since it was exported; export the run again")
     try:
@@ -102,14 +101,12 @@ def read_weights(folder: Path, content: ExportFile, into: Mapping[str, Tensor]) 
         raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
-def widths(folder: Path, content: ExportFile) -> dict[str, list[int]]:
+def read_shapes(folder: Path, content: ExportFile) -> dict[str, list[int]]:
     """The shapes of the weights by name, from the head of their file alone.
 
     Raises:
         ValueError: If the file is missing or truncated, or no file of tensors.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = folder / WEIGHTS
     if not path.is_file():
         raise ValueError(f"{folder} is incomplete: it has no {WEIGHTS}; export the run again")
@@ -126,17 +123,15 @@ def widths(folder: Path, content: ExportFile) -> dict[str, list[int]]:
         raise ValueError(f"{path} cannot be read: {problem}") from None
 
 
-def _difference(
-    path: Path, got: Mapping[str, list[int]], expected: Mapping[str, tuple[list[int], str]]
-) -> str:
+def _difference(path: Path, got: Mapping[str, list[int]], expected: Mapping[str, list[int]]) -> str:
     """Why the weights do not fit the settings: the first difference."""
     if missing := sorted(expected.keys() - got.keys()):
         return f"{path} does not fit {SETTINGS}: it has no {missing[0]}"
     if foreign := sorted(got.keys() - expected.keys()):
         return f"{path} does not fit {SETTINGS}: {foreign[0]!r:.80} is not of this agent"
-    name = next(name for name in sorted(got) if got[name] != expected[name][0])
+    name = next(name for name in sorted(got) if got[name] != expected[name])
     return (
-        f"{path} does not fit {SETTINGS}: {name} must be {expected[name][0]}, "
+        f"{path} does not fit {SETTINGS}: {name} must be {expected[name]}, "
         f"got {schema.shown(got[name])}"
     )
 
@@ -148,9 +143,6 @@ def _check_finite(name: str, tensor: Tensor, owner: str) -> None:
 
 def _type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-_ALWAYS_BUILT = 4096  # a layer this wide is built at once, whatever the weights
 
 
 class ExportedAgent:
@@ -201,8 +193,6 @@ class ExportedAgent:
         Raises:
             ValueError: For another shape or type, NaN or infinity.
         """
-        import torch
-
         count = np.shape(observations)[:1] if isinstance(observations, np.ndarray) else ()
         rows = max(count[0], 1) if count else 1
         self._check(observations, (rows, *self.observation_shape), "observations")
@@ -210,8 +200,6 @@ class ExportedAgent:
 
     def distance(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float32]:
         """The learned distances between embeddings, [N, D] × [M, D] → [N, M]."""
-        import torch
-
         return self._agent.distance(torch.tensor(x), torch.tensor(y)).numpy()
 
     def _check(self, value: object, shape: tuple[int, ...], name: str) -> None:
@@ -235,10 +223,16 @@ def load(folder: str | Path) -> ExportedAgent:
     content = read_settings(folder)
     try:
         config = _config(content)
-        _check_sizes(config.agent, widths(folder, content))
-        agent = _build(config, content)
-        parts = acting_of(config.method, agent)
-        _restore(parts, content["numbers"])
+        _check_sizes(config.agent, read_shapes(folder, content))
+        settings, shape = config.agent.for_inference(), content["observation_shape"]
+        settings.check(tuple(shape))
+        size = content["action_size"]
+        agent = make_agent(config.method, settings, shape, size, seed=config.seed)
+        parts, numbers = inference_state(config.method, agent), content["numbers"]
+        if numbers.keys() != parts.numbers.keys():
+            wanted, got = sorted(parts.numbers), sorted(numbers)
+            raise ValueError(f"its numbers must be {wanted}, got {got!r:.80}")
+        parts.restore(numbers)
     except ValueError as problem:
         if str(problem).startswith(str(folder)):
             raise
@@ -248,15 +242,14 @@ def load(folder: str | Path) -> ExportedAgent:
     return ExportedAgent(config, content, agent)
 
 
-def acting_of(method: str, agent: Agent) -> InferenceState:
+def inference_state(method: str, agent: Agent) -> InferenceState:
     """What an agent acts and embeds with.
 
     Raises:
         ValueError: If such agents cannot be exported.
     """
-    name = check_method(method)
-    parts: Callable[[Agent], InferenceState] = load_factory(name)
-    return parts(agent)
+    state_of: Callable[[Agent], InferenceState] = load_factory(check_method(method))
+    return state_of(agent)
 
 
 def check_method(method: str) -> str:
@@ -300,16 +293,3 @@ def _check_sizes(settings: AgentSettings, shapes: dict[str, list[int]]) -> None:
         value = getattr(settings, name) if hint == Size or Size in get_args(hint) else None
         if value is not None and value > max(widest, _ALWAYS_BUILT):
             raise ValueError(f"its {name} is {value:,}, but no layer of the weights is as wide")
-
-
-def _build(config: Config, content: ExportFile) -> Agent:
-    settings, shape = config.agent.for_inference(), content["observation_shape"]
-    settings.check(tuple(shape))
-    return make_agent(config.method, settings, shape, content["action_size"], seed=config.seed)
-
-
-def _restore(parts: InferenceState, numbers: dict[str, int | float]) -> None:
-    if numbers.keys() != parts.numbers.keys():
-        wanted, got = sorted(parts.numbers), sorted(numbers)
-        raise ValueError(f"its numbers must be {wanted}, got {got!r:.80}")
-    parts.restore(numbers)

@@ -14,8 +14,8 @@ from revbis.export.agent import (
     FORMAT,
     SETTINGS,
     WEIGHTS,
-    acting_of,
     check_method,
+    inference_state,
     load,
     read_settings,
     write_settings,
@@ -159,7 +159,7 @@ def write_export(run: Path, out: Path) -> None:
 
 def _write(run: Path, folder: Path, name: str) -> None:
     config, agent, frames = open_run_at(run)
-    parts = acting_of(config.method, agent)
+    parts = inference_state(config.method, agent)
     read = read_run(run, lambda _: None)
     about = read.about if read is not None else {}
     write_weights(folder, parts.tensors)

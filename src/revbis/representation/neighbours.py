@@ -10,7 +10,7 @@ import torch
 
 from revbis.envs import make_env
 from revbis.io.files import atomic_file
-from revbis.runs.evaluate import episode_seed
+from revbis.runs.seeds import Stream, derive_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from revbis.agents import Agent
     from revbis.runs.config import Config
 
-_STREAM = 3  # of episode seeds
 _BLOCK = 256
 
 
@@ -122,7 +121,7 @@ def _collect(config: Config, agent: Agent, episodes: int, seed: int) -> dict[str
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
     columns: dict[str, list[Any]] = {"observations": [], "reward": [], "episode": [], "time": []}
     for number in range(episodes):
-        reset_seed = episode_seed(seed, _STREAM, number)
+        reset_seed = derive_seed(seed, Stream.NEIGHBOURS, number)
         observation, _ = env.reset(seed=reset_seed)
         agent.begin_episode()
         env.action_space.seed(reset_seed)

@@ -27,9 +27,9 @@ from revbis.representation.cells import (
 from revbis.representation.episodes import collect
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
-from revbis.runs.evaluate import yardstick_seeds
 from revbis.runs.folder import CHECKPOINTS, MANIFEST
 from revbis.runs.run import open_run
+from revbis.runs.seeds import Stream, episode_seeds
 from revbis.runs.trainer import make_replay
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ class Source:
             played: Called after each.
         """
         if (episodes, seed) not in self._pools:
-            environment, seeds = self.config.environment, yardstick_seeds(seed, episodes)
+            environment = self.config.environment
+            seeds = episode_seeds(seed, Stream.YARDSTICKS, episodes)
             clean = collect(environment, self._agent, seeds, played)
             self._pools[episodes, seed] = Pool(environment, self.config.discount, clean, seed)
         return self._pools[episodes, seed]

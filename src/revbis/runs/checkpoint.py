@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
+import torch
 
 from revbis.io import schema
 from revbis.io.files import atomic_write, digest, digest_of_bytes, sync_folder
@@ -123,8 +124,10 @@ class Checkpoints:
         self, frames: int, agent: dict[str, Any], state: dict[str, Any], replay: Replay
     ) -> Path:
         self._save_records(replay)
+        packed = io.BytesIO()
+        torch.save(agent, packed)
         files = {
-            AGENT: _packed(agent),
+            AGENT: packed.getvalue(),
             STATE: json.dumps({"format": _FORMAT, **state}).encode(),
         }
         final = self.folder / checkpoint_name(frames)
@@ -133,7 +136,7 @@ class Checkpoints:
         try:
             for name, content in files.items():
                 atomic_write(unfinished / name, content)
-            manifest = {name: _entry(unfinished / name) for name in files}
+            manifest = {name: _entry(content) for name, content in files.items()}
             manifest |= self._pieces  # as they were written: old ones are not read again
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
             atomic_write(unfinished / MANIFEST, content)
@@ -196,10 +199,12 @@ class Checkpoints:
             np.savez(buffer, allow_pickle=False, **replay.export(start, stop))
             content = buffer.getvalue()
             atomic_write(self.folder / name, content)
-            self._pieces[name] = {"bytes": len(content), "digest": digest_of_bytes(content)}
+            self._pieces[name] = _entry(content)
         self._written = replay.written
         self._pieces = {
-            name: entry for name, entry in self._pieces.items() if _stop_of(name) > replay.oldest
+            name: entry
+            for name, entry in self._pieces.items()
+            if int(Path(name).stem.split("-")[1]) > replay.oldest
         }
 
     def _tidy(self) -> None:
@@ -232,8 +237,8 @@ class Checkpoints:
         return files
 
 
-def read_agent(root: Path) -> dict[str, Any] | None:
-    """The agent's state in the newest checkpoint with an intact agent.pt; None without checkpoints.
+def read_agent(root: Path) -> tuple[int, dict[str, Any]] | None:
+    """The newest checkpoint with an intact agent.pt: its frame and the agent's state in it.
 
     For readers: nothing is written or renamed, and the run may be training. If a checkpoint is
     deleted or replaced while it is read, reading starts again.
@@ -241,15 +246,12 @@ def read_agent(root: Path) -> dict[str, Any] | None:
     Args:
         root: The run's checkpoint folder.
 
+    Returns:
+        None without checkpoints.
+
     Raises:
         DamagedError: If there are checkpoints, but no agent.pt is intact.
     """
-    newest = read_agent_at(root)
-    return None if newest is None else newest[1]
-
-
-def read_agent_at(root: Path) -> tuple[int, dict[str, Any]] | None:
-    """The frame of the checkpoint that `read_agent` reads, and the agent's state in it."""
     return _read_newest(
         root,
         lambda folder: (checkpoint_frames(folder.name) or 0, _agent(folder, _manifest(folder))),
@@ -317,8 +319,6 @@ def _load(folder: Path, root: Path) -> Checkpoint:
 
 
 def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
-    import torch
-
     content = _content(folder, AGENT, manifest)
     try:
         agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -360,16 +360,8 @@ def _manifest(folder: Path) -> dict[str, FileEntry]:
     return manifest["files"]
 
 
-def _entry(path: Path) -> FileEntry:
-    return {"bytes": path.stat().st_size, "digest": digest(path)}
-
-
-def _packed(agent: dict[str, Any]) -> bytes:
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(agent, buffer)
-    return buffer.getvalue()
+def _entry(content: bytes) -> FileEntry:
+    return {"bytes": len(content), "digest": digest_of_bytes(content)}
 
 
 def _first_line(problem: Exception) -> str:
@@ -379,7 +371,3 @@ def _first_line(problem: Exception) -> str:
 
 def _is_piece(name: str) -> bool:
     return name.startswith(f"{REPLAY}/")
-
-
-def _stop_of(name: str) -> int:
-    return int(Path(name).stem.split("-")[1])

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
     from revbis.envs.rendering import Pixels
-    from revbis.runs.config import Config
 
-_YARDSTICKS, _COMMAND = 4, 5  # streams of episode seeds
+_SIDE = 256  # of a video
+_FRAMES_PER_SECOND = 25
 
 Watch = Callable[[NDArray[Any], dict[str, Any]], None]
 
@@ -124,52 +124,24 @@ def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}{name}": value for name, value in values.items()}
 
 
-def episode_seed(run_seed: int, *stream: int) -> int:
-    """The seed of one episode: a function of the run's seed and the episode's position.
-
-    Episodes therefore do not depend on earlier ones, and a run can resume between episodes without
-    the simulator's state.
-    """
-    words = np.random.SeedSequence([run_seed, *stream]).generate_state(1)
-    return int(words[0])
-
-
-def command_seeds(seed: int, episodes: int) -> list[int]:
-    """The seeds of the episodes of `revbis eval`."""
-    return [episode_seed(seed, _COMMAND, number) for number in range(episodes)]
-
-
-def yardstick_seeds(seed: int, episodes: int) -> list[int]:
-    """The seeds of the episodes that yardsticks are measured on."""
-    return [episode_seed(seed, _YARDSTICKS, number) for number in range(episodes)]
-
-
-_SIDE = 256
-_FRAMES_PER_SECOND = 25
-
-
 def record_episode(
-    config: Config, agent: Agent, seed: int, path: Path, side: int = _SIDE
+    environment: Mapping[str, Any], agent: Agent, seed: int, path: Path, side: int = _SIDE
 ) -> Episode:
     """Plays an episode and writes a video of it, larger than the agent's observations.
 
     A second environment with the same seed and actions renders the video.
 
     Args:
-        config: The run.
+        environment: The arguments of `make_env`, except for the seed.
         agent: The agent.
         seed: Seed of the episode.
         path: The mp4 to write.
         side: Side of the video, in pixels.
     """
     require("av", "video", "writing a video")
-    seen = make_env(**config.environment, seed=seed, distractor_split="eval")
-    shown = make_env(
-        **config.environment
-        | {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0},
-        seed=seed,
-        distractor_split="eval",
-    )
+    large = {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0}
+    seen = make_env(**environment, seed=seed, distractor_split="eval")
+    shown = make_env(**{**environment, **large}, seed=seed, distractor_split="eval")
     try:
         first, _ = shown.reset(seed=seed)
         frames = [first]

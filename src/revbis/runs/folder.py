@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from revbis.io.schema import Failure
     from revbis.runs.records import Status
 
-_SAME_PLACE, _IN_ALL = 3, 20
-
-
-def given_up(failures: Sequence[Failure]) -> bool:
-    """Whether a run is not retried any more.
-
-    A run is given up if its last failure is final (such as a mistake in its settings), after three
-    failures at the same checkpoint, or after twenty in total.
-    """
-    if not failures:
-        return False
-    last = failures[-1]
-    here = sum(each["checkpoint"] == last["checkpoint"] for each in failures)
-    return last.get("final", False) or here >= _SAME_PLACE or len(failures) >= _IN_ALL
-
-
 # Files of a run.
 CONFIG = "config.json"  # its settings
 ABOUT = "run.json"  # versions, revision, command and machine
@@ -82,7 +66,8 @@ ARCHIVE = "runs.zip"  # run folders of a study; commands read it as if it were u
 
 _CLAIM = re.compile(r"attempt-(\d{4,})\.json")
 _CHECKPOINT = re.compile(r"frame-(\d{12})")
-_BEAT_SECONDS = 2.0
+_BEAT_SECONDS, _MIRROR_BEAT_SECONDS = 2.0, 20.0
+_SAME_CHECKPOINT, _IN_ALL = 3, 20  # failures after which a run is given up
 
 
 def unpacked(path: Path) -> Path:
@@ -140,6 +125,19 @@ def read_result(folder: Path) -> ResultFile | None:
     except FileNotFoundError:
         return None
     return schema.parse_json(content, ResultFile, RESULT)
+
+
+def given_up(failures: Sequence[Failure]) -> bool:
+    """Whether a run is not retried any more.
+
+    A run is given up if its last failure is final (such as a mistake in its settings), after three
+    failures at the same checkpoint, or after twenty in total.
+    """
+    if not failures:
+        return False
+    last = failures[-1]
+    here = sum(each["checkpoint"] == last["checkpoint"] for each in failures)
+    return last.get("final", False) or here >= _SAME_CHECKPOINT or len(failures) >= _IN_ALL
 
 
 def checkpoint_name(frames: int) -> str:
@@ -274,12 +272,9 @@ class RunFolder:
         (self.path / name).unlink(missing_ok=True)
 
 
-_MIRROR_BEAT_SECONDS = 20.0
-
-
-def is_url(place: str) -> bool:
+def is_url(out: str) -> bool:
     """Whether a string is an fsspec URL and not a path."""
-    return "://" in place
+    return "://" in out
 
 
 def open_storage(url: str) -> DirFileSystem:

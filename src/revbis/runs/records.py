@@ -1,15 +1,11 @@
-"""The progress of a run and its records: counters, averages, JSON lines, TensorBoard, W&B."""
+"""How far a run is, and its records: JSON lines, TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
-
-import numpy as np
-from numpy.typing import NDArray
 
 from revbis.io.files import Record, atomic_write, line_of, naming
 from revbis.io.schema import CountOrZero, EvaluationLine, Seed
@@ -20,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
+
+_LOG = logging.getLogger("revbis")
 
 
 @dataclass
@@ -41,23 +39,6 @@ class Progress:
     episodes: CountOrZero = 0
     evaluations: CountOrZero = 0
     largest_reward: float = 0.0
-
-
-@dataclass
-class RunningEpisode:
-    """An unfinished episode; its seed and its actions reproduce it.
-
-    Attributes:
-        seed: Seed of its reset.
-        actions: Actions so far.
-        total: Sum of rewards so far.
-        observation: The current observation.
-    """
-
-    seed: int
-    actions: list[NDArray[np.float32]] = field(default_factory=list)
-    total: float = 0.0
-    observation: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
 
 
 class SavedEpisode(TypedDict):
@@ -109,6 +90,12 @@ class Status:
     frames_per_second: float
 
 
+def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
+    """The agent's status in an evaluation or in progress.json; older records have c only."""
+    status: Mapping[str, Any] = record.get("status", {"c": record.get("c")})
+    return {name: value for name, value in status.items() if value is not None}
+
+
 class Averages:
     """Means of the metrics of several updates; they stay tensors until `take`."""
 
@@ -132,24 +119,6 @@ class Averages:
         means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
         self._sums, self._counts = {}, {}
         return means
-
-
-def saved_episode(episode: RunningEpisode) -> SavedEpisode:
-    """An episode as a checkpoint stores it, in JSON types."""
-    return {
-        "seed": episode.seed,
-        "actions": [action.tolist() for action in episode.actions],
-        "total": episode.total,
-        "observation": digest_of(episode.observation),
-    }
-
-
-def digest_of(observation: NDArray[Any]) -> str:
-    """A checksum of an observation."""
-    return hashlib.blake2b(observation.tobytes(), digest_size=16).hexdigest()
-
-
-_LOG = logging.getLogger("revbis")
 
 
 class Records:
@@ -235,19 +204,15 @@ class Records:
         atomic_write(self.folder / name, "".join(map(line_of, records)).encode())
 
     def _send(self, kind: str, record: Record) -> None:
+        yardsticks = record.get("yardsticks", {})  # a record of their own
+        flat = record | {f"yardsticks/{name}": value for name, value in yardsticks.items()}
         numbers = {
             f"{kind}/{name}": float(value)
-            for name, value in _flat(record).items()
+            for name, value in flat.items()
             if isinstance(value, (int, float)) and name != "frames"
         }
         for sink in self._sinks:
             sink.write(numbers, record["frames"])
-
-
-def _flat(record: Record) -> Record:
-    """The record with the yardsticks, which are a record of their own, beside the rest."""
-    yardsticks = record.get("yardsticks", {})
-    return record | {f"yardsticks/{name}": value for name, value in yardsticks.items()}
 
 
 class _TensorBoard:
@@ -324,9 +289,3 @@ def wandb_id(folder: Path) -> str:
 
 def _readable(folder: Path) -> str:
     return "-".join(folder.parts[-4:])
-
-
-def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
-    """The agent's status in an evaluation or in progress.json; older records have c only."""
-    status: Mapping[str, Any] = record.get("status", {"c": record.get("c")})
-    return {name: value for name, value in status.items() if value is not None}

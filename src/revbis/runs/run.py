@@ -7,9 +7,8 @@ import logging
 import platform
 import shutil
 import subprocess
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from revbis.io import schema
 from revbis.io.files import Record, atomic_write, read_records, shown_path
 from revbis.io.runtime import use_threads
 from revbis.runs import preflight
-from revbis.runs.checkpoint import Checkpoints, read_agent_at
+from revbis.runs.checkpoint import Checkpoints, read_agent
 from revbis.runs.config import Config
 from revbis.runs.folder import (
     ABOUT,
@@ -86,7 +85,10 @@ def train(
     folder = config.directory
     check_writable(folder)
     if not restart:
-        _show_changes(config, folder)
+        if (folder / CONFIG).exists():
+            before = Config.read(folder / CONFIG)
+            for change in preflight.check_unchanged(before, config, folder):
+                _LOG.warning("%s", change)
         if finished(config):
             return True
     preflight.check(config)
@@ -97,33 +99,20 @@ def train(
     if ours:
         home.claim()
     try:
-        return _train(config, device, home, restart, stop, report)
+        with _discarding(home) if restart else nullcontext():
+            trainer = _start(config, device, home)
+        with closing(trainer.records):
+            done = trainer.run(lambda: home.beat(trainer.status) or stop(), report, home.saved)
+            if done:
+                _write_result(folder, trainer)
+                home.saved()
+            return done
     except BaseException as problem:
         if isinstance(problem, Exception):
             home.check()  # what a later attempt changed meanwhile is no failure of this one
         if ours:
             home.abandon()
         raise
-
-
-def _train(
-    config: Config,
-    device: str,
-    home: RunFolder,
-    restart: bool,
-    stop: Callable[[], bool],
-    report: Callable[[Status], None],
-) -> bool:
-    with _discarding(home) if restart else nullcontext():
-        trainer = _start(config, device, home)
-    try:
-        done = trainer.run(partial(_stops, home, trainer, stop), report, home.saved)
-        if done:
-            _write_result(config.directory, trainer)
-            home.saved()
-        return done
-    finally:
-        trainer.records.close()
 
 
 def _start(config: Config, device: str, home: RunFolder) -> Trainer:
@@ -196,76 +185,14 @@ def _delete(path: Path) -> None:
 
 def _refuse_to_restart(folder: Path) -> None:
     """Refuses to start at frame 0 in a folder with records."""
-    written = [name for name in (*RECORDS, RESULT) if _size(folder / name)]
+    paths = (folder / name for name in (*RECORDS, RESULT))
+    written = [path.name for path in paths if path.exists() and path.stat().st_size]
     if written:
         raise ValueError(
             f"{folder} has records ({', '.join(written)}) but no intact checkpoint to resume from; "
             "pass --restart to revbis train to discard them and train from frame 0, or another "
             "--out to keep them"
         )
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _stops(home: RunFolder, trainer: Trainer, stop: Callable[[], bool]) -> bool:
-    """Whether to stop now; also reports progress."""
-    return home.beat(trainer.status) or stop()
-
-
-def finished(config: Config) -> bool:
-    """Whether a run has spent its budget."""
-    try:
-        return is_finished(read_result(config.directory), config.frames)
-    except (OSError, ValueError):
-        return False
-
-
-def open_run(folder: Path) -> tuple[Config, Agent]:
-    """A run's config and its agent at the newest checkpoint, on the CPU.
-
-    Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
-    """
-    config, agent, _ = open_run_at(folder)
-    return config, agent
-
-
-def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
-    """What `open_run` returns, and the frame of the checkpoint.
-
-    Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
-    """
-    copy = unpacked(folder)
-    config = Config.read(copy / CONFIG)
-    newest = read_agent_at(copy / CHECKPOINTS)
-    if newest is None:
-        raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
-    frames, state = newest
-    env = make_env(**config.environment, seed=config.seed)
-    agent = make_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
-    env.close()
-    try:
-        agent.load_state_dict(state)
-    except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
-        reason = schema.reason(problem)
-        raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
-    return config, agent, frames
-
-
-def read_evaluations(folder: Path) -> list[Record]:
-    """The lines of a run's eval.jsonl."""
-    return read_records(folder / EVALUATIONS)
-
-
-def _show_changes(config: Config, folder: Path) -> None:
-    """Refuses settings with which the run in the folder cannot resume; logs other changes."""
-    path = folder / CONFIG
-    if path.exists():
-        for change in preflight.check_unchanged(Config.read(path), config, folder):
-            _LOG.warning("%s", change)
 
 
 def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
@@ -306,3 +233,49 @@ def _write_result(folder: Path, trainer: Trainer) -> None:
         "seconds": trainer.clock.total,
     }
     atomic_write(folder / RESULT, json.dumps(result, indent=2).encode())
+
+
+def finished(config: Config) -> bool:
+    """Whether a run has spent its budget."""
+    try:
+        return is_finished(read_result(config.directory), config.frames)
+    except (OSError, ValueError):
+        return False
+
+
+def open_run(folder: Path) -> tuple[Config, Agent]:
+    """A run's config and its agent at the newest checkpoint, on the CPU.
+
+    Raises:
+        ValueError: If the folder is not a run, or has no checkpoint yet.
+    """
+    config, agent, _ = open_run_at(folder)
+    return config, agent
+
+
+def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
+    """What `open_run` returns, and the frame of the checkpoint.
+
+    Raises:
+        ValueError: If the folder is not a run, or has no checkpoint yet.
+    """
+    copy = unpacked(folder)
+    config = Config.read(copy / CONFIG)
+    newest = read_agent(copy / CHECKPOINTS)
+    if newest is None:
+        raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
+    frames, state = newest
+    env = make_env(**config.environment, seed=config.seed)
+    agent = make_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
+    env.close()
+    try:
+        agent.load_state_dict(state)
+    except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
+        reason = schema.reason(problem)
+        raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
+    return config, agent, frames
+
+
+def read_evaluations(folder: Path) -> list[Record]:
+    """The lines of a run's eval.jsonl."""
+    return read_records(folder / EVALUATIONS)

@@ -5,33 +5,30 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import torch
 
 from revbis import agents
 from revbis.envs import make_env
 from revbis.io import schema
+from revbis.io.files import digest_of_bytes
 from revbis.io.machine import resident_bytes
 from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import alarms
 from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
-from revbis.runs.evaluate import act, episode_seed, evaluate_splits, outcome, yardstick_seeds
+from revbis.runs.evaluate import act, evaluate_splits, outcome
 from revbis.runs.folder import DIAGNOSIS, STATE
-from revbis.runs.records import (
-    Averages,
-    Progress,
-    RunningEpisode,
-    SavedEpisode,
-    SavedState,
-    Status,
-    digest_of,
-    saved_episode,
-)
+from revbis.runs.records import Averages, Progress, SavedEpisode, SavedState, Status
+from revbis.runs.seeds import Stream, derive_seed, episode_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from revbis.agents import Agent
     from revbis.envs.environment import TaskEnv
@@ -79,9 +76,6 @@ class Clock:
         return self._spent | {"other": max(self.total - known, 0.0)}
 
 
-_REPLAY = 2  # stream of the run's seeds
-
-
 def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) -> Replay:
     """The replay buffer of a run, still empty.
 
@@ -101,7 +95,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
         n_step=config.n_step,
         discount=config.discount,
         shift=config.shift,
-        seed=episode_seed(config.seed, _REPLAY),
+        seed=derive_seed(config.seed, Stream.REPLAY),
         storage=config.replay_storage,
         directory=config.directory,
         one_step=config.agent.one_step,
@@ -122,8 +116,6 @@ def make_agent(config: Config, env: TaskEnv, device: str) -> Agent:
 
 def resolve_device(name: str) -> str:
     """The device with this name; `auto` is the best one available."""
-    import torch
-
     if name != "auto":
         return name
     if torch.cuda.is_available():
@@ -131,7 +123,32 @@ def resolve_device(name: str) -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-_TRAIN, _EVAL = 0, 1  # streams of episode seeds
+@dataclass
+class RunningEpisode:
+    """An unfinished episode; its seed and its actions reproduce it.
+
+    Attributes:
+        seed: Seed of its reset.
+        observation: The current observation.
+        actions: Actions so far.
+        total: Sum of rewards so far.
+        frames: Its length so far, in simulator steps.
+    """
+
+    seed: int
+    observation: NDArray[Any]
+    actions: list[NDArray[np.float32]] = field(default_factory=list)
+    total: float = 0.0
+    frames: int = 0
+
+    def saved(self) -> SavedEpisode:
+        """The episode as a checkpoint stores it, in JSON types."""
+        return {
+            "seed": self.seed,
+            "actions": [action.tolist() for action in self.actions],
+            "total": self.total,
+            "observation": digest_of_bytes(self.observation.tobytes()),
+        }
 
 
 class Trainer:
@@ -164,7 +181,6 @@ class Trainer:
         # Read again when logging only: a GPU would have to be waited for.
         self._agent_status = self.agent.status()
         self._start = (time.perf_counter(), 0)
-        self._frames_in_episode = 0
 
     def run(
         self,
@@ -243,7 +259,6 @@ class Trainer:
 
     def save(self) -> None:
         """Writes a checkpoint of everything that determines the rest of the run."""
-        episode = self._episode
         with self.clock.phase("saving"):
             state = {
                 "progress": vars(self.progress),
@@ -252,7 +267,7 @@ class Trainer:
                 "records": self.records.state(),
                 "raised": sorted(self._raised),
                 "last_return": self._last_return,
-                "episode": None if episode is None else saved_episode(episode),
+                "episode": None if self._episode is None else self._episode.saved(),
             }
             try:
                 self.checkpoints.save(
@@ -276,32 +291,15 @@ class Trainer:
 
         Returns:
             A warning, if the episode had to be truncated.
-        """
-        state = self._load(checkpoint)
-        self.records.restore(checkpoint.state["records"])  # validated, and with all their keys
-        self.progress = state["progress"]
-        self.clock = Clock(state["seconds"])
-        self._raised, self._last_return = set(state["raised"]), state["last_return"]
-        self._start = (time.perf_counter(), self.progress.frames)
-        self._agent_status = self.agent.status()
-        saved = state["episode"]
-        if saved is None:
-            return None
-        self._episode = self._replayed(saved)
-        if self._episode is not None:
-            return None
-        self.replay.cut()
-        return "the task is not reproducible from its seed: the running episode was truncated"
-
-    def _load(self, checkpoint: Checkpoint) -> SavedState:
-        """Restores agent and replay buffer; returns the rest of the state, validated.
 
         Raises:
-            DamagedError: If any part does not fit this run.
+            DamagedError: If any part of the checkpoint does not fit this run.
         """
         try:
             state: SavedState = schema.convert(checkpoint.state, SavedState, STATE)
-            self._check_actions(state["episode"])
+            saved, size = state["episode"], self.env.action_space.shape[0]
+            if saved is not None and any(len(action) != size for action in saved["actions"]):
+                raise ValueError(f"its episode has actions whose length is not {size}")
             self.agent.load_state_dict(checkpoint.agent)
             self.replay.restore(checkpoint.records(), checkpoint.state["replay"])
         except DamagedError:
@@ -310,19 +308,39 @@ class Trainer:
             raise DamagedError(
                 f"checkpoint {checkpoint.folder} does not fit this run: {schema.reason(problem)}"
             ) from None
-        return state
+        self.records.restore(checkpoint.state["records"])  # validated, and with all their keys
+        self.progress = state["progress"]
+        self.clock = Clock(state["seconds"])
+        self._raised, self._last_return = set(state["raised"]), state["last_return"]
+        self._start = (time.perf_counter(), self.progress.frames)
+        self._agent_status = self.agent.status()
+        if saved is None:
+            return None
+        self._episode = self._replayed(saved)
+        if self._episode is not None:
+            return None
+        self.replay.cut()
+        return "the task is not reproducible from its seed: the running episode was truncated"
 
-    def _check_actions(self, episode: SavedEpisode | None) -> None:
-        size = self.env.action_space.shape[0]
-        if episode is not None and any(len(action) != size for action in episode["actions"]):
-            raise ValueError(f"its episode has actions whose length is not {size}")
+    def _replayed(self, saved: SavedEpisode) -> RunningEpisode | None:
+        """The running episode; None if the task does not come to the same observation."""
+        observation, _ = self.env.reset(seed=saved["seed"])
+        episode = RunningEpisode(saved["seed"], observation, total=saved["total"])
+        for action in np.asarray(saved["actions"], dtype=np.float32):
+            episode.observation, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:
+                return None
+            episode.actions.append(action)
+            episode.frames = info["frames"]
+        reached = digest_of_bytes(episode.observation.tobytes())
+        return episode if reached == saved["observation"] else None
 
     def _begin_episode(self) -> RunningEpisode:
-        seed = episode_seed(self.config.seed, _TRAIN, self.progress.episodes)
+        seed = derive_seed(self.config.seed, Stream.TRAINING, self.progress.episodes)
         observation, info = self.env.reset(seed=seed)
         self.replay.begin(info.get("frame", observation))
         self.agent.begin_episode()
-        return RunningEpisode(seed, observation=observation)
+        return RunningEpisode(seed, observation)
 
     def _step(self) -> None:
         """One agent step: act, step the environment, store the transition."""
@@ -333,19 +351,17 @@ class Trainer:
         with clock.phase("acting"):
             action = act(self.agent, episode.observation, progress.agent_steps, explore=True)
         with clock.phase("environment"):
-            before = 0 if not episode.actions else self._frames_in_episode
             observation, reward, terminated, truncated, info = self.env.step(action)
             last = terminated or truncated
             frame = info.get("frame", observation)
             self.replay.add(action, reward, info["discount"], frame, last=last)
         clock.move(self.env.render_seconds - drawing, "environment", "rendering")
-        episode.actions.append(action)
-        episode.total += reward
-        episode.observation = observation
-        self._frames_in_episode = info["frames"]
-        progress.frames += info["frames"] - before
+        progress.frames += info["frames"] - episode.frames
         progress.agent_steps += 1
         progress.largest_reward = max(progress.largest_reward, abs(reward))
+        episode.actions.append(action)
+        episode.total += reward
+        episode.frames, episode.observation = info["frames"], observation
         if last:
             progress.episodes += 1
             self._last_return, self._episode = episode.total, None
@@ -380,7 +396,7 @@ class Trainer:
         """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
         seeds = [
-            episode_seed(config.seed, _EVAL, progress.evaluations, i)
+            derive_seed(config.seed, Stream.EVALUATION, progress.evaluations, i)
             for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
@@ -427,7 +443,7 @@ class Trainer:
 
         config = self.config
         episodes = max(config.eval_episodes, LEAST_EPISODES)
-        seeds = yardstick_seeds(config.seed, episodes)
+        seeds = episode_seeds(config.seed, Stream.YARDSTICKS, episodes)
         with self.clock.phase("yardsticks"):
             values = measure(config.environment, config.discount, self.agent, seeds)
         return {"yardsticks": values}
@@ -477,15 +493,3 @@ class Trainer:
             f"frame {self.progress.frames:,}: {alarm.text}. Networks and last metrics are in "
             f"{folder}; the last checkpoint is untouched"
         )
-
-    def _replayed(self, saved: SavedEpisode) -> RunningEpisode | None:
-        """The running episode; None if the task does not come to the same observation."""
-        observation, _ = self.env.reset(seed=saved["seed"])
-        episode = RunningEpisode(saved["seed"], total=saved["total"], observation=observation)
-        for action in np.asarray(saved["actions"], dtype=np.float32):
-            episode.observation, _, terminated, truncated, info = self.env.step(action)
-            if terminated or truncated:
-                return None
-            episode.actions.append(action)
-            self._frames_in_episode = info["frames"]
-        return episode if digest_of(episode.observation) == saved["observation"] else None

@@ -13,13 +13,105 @@ from typing import TYPE_CHECKING, Literal
 from revbis.io.machine import available_bytes
 from revbis.io.plugins import is_installed
 from revbis.io.text import format_bytes
+from revbis.runs.folder import is_url
 from revbis.sweep.attempt import Job, Outcome
 from revbis.sweep.driver import Ended
 
 if TYPE_CHECKING:
     from revbis.sweep.driver import Runner, SweepStorage
 
+_MOST = 4096  # threads, GPUs or parallel runs: more than any machine has
 _GRACE_SECONDS = 300.0  # for saving a large replay buffer
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where runs train."""
+
+    on: Literal["local", "ray"] = "local"
+    """local: processes of this machine; ray: tasks of a Ray cluster."""
+    address: str | None = None
+    """Of an existing Ray cluster, such as auto or HOST:6379; without it Ray starts one here."""
+    workers: int | None = None
+    """Parallel runs on this machine; as many as its cores and memory allow when not given."""
+    threads: int = 1
+    """Threads of a run; with Ray also the cores it requests."""
+    gpus: float = 0.0
+    """GPUs a run requests from Ray; 0.25 lets four runs share one."""
+
+
+HERE = Backend()
+
+
+def check_backend(backend: Backend, out: str) -> None:
+    """Refuses flags that do not go together, or that no machine can satisfy.
+
+    Args:
+        backend: The flags.
+        out: The sweep's folder.
+
+    Raises:
+        ValueError: With the flag, what it must be and what it is.
+    """
+    for name, count in (("threads", backend.threads), ("workers", backend.workers)):
+        if count is not None and not 1 <= count <= _MOST:
+            raise ValueError(f"--{name} must be a whole number from 1 to {_MOST}, got {count}")
+    gpus = backend.gpus
+    if not (0 <= gpus < 1 or (1 <= gpus <= _MOST and gpus == int(gpus))):
+        raise ValueError(
+            f"--gpus must be a share from 0 to 1, or a whole number up to {_MOST}, got {gpus:g}"
+        )
+    if backend.on == "ray":
+        if backend.workers is not None:
+            raise ValueError("--workers is for --on local; with Ray the nodes decide")
+        if not is_installed("ray"):
+            raise ValueError("--on ray needs Ray; run: pip install 'revbis[sweep]'")
+        return
+    if is_url(out):
+        raise ValueError(f"--out {out} is for --on ray; local runs need a path")
+    if backend.address is not None:
+        raise ValueError("--address is for --on ray")
+    if gpus:
+        raise ValueError("--gpus is for --on ray; for local runs use --set device=cuda")
+
+
+def make_runner(backend: Backend, memory: int, storage: SweepStorage) -> Runner:
+    """What starts attempts.
+
+    Args:
+        backend: The flags.
+        memory: Bytes of a run.
+        storage: The sweep's folder.
+    """
+    if backend.on == "ray":
+        from revbis.sweep.ray import RayRunner, Request
+
+        return RayRunner(backend.address, Request(backend.threads, backend.gpus, memory), storage)
+    return LocalRunner(local_workers(backend, memory))
+
+
+def local_workers(backend: Backend, memory: int) -> int:
+    """Parallel runs on this machine: as many as asked for, or as its cores and memory allow.
+
+    Args:
+        backend: The flags.
+        memory: Bytes of a run.
+
+    Raises:
+        MemoryError: If there is not enough memory.
+    """
+    free = available_bytes()
+    fitting = free // memory
+    count = backend.workers or 1
+    if fitting < count:
+        runs = "a run takes" if count == 1 else f"{count} parallel runs take"
+        raise MemoryError(
+            f"{runs} {format_bytes(count * memory)} of memory, but only {format_bytes(free)} is "
+            "free; use fewer --workers, --set replay_storage=disk or a smaller "
+            "--set replay_capacity=N"
+        )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return backend.workers or max(1, min(fitting, (cores or 1) // backend.threads))
 
 
 class LocalRunner:
@@ -86,98 +178,3 @@ def _outcome(child: subprocess.Popen[bytes]) -> tuple[Outcome, bool]:
     else:
         text = lines[-1] if lines else f"exit code {child.returncode}"
     return Outcome("failed", text), True
-
-
-_MOST = 4096  # threads, GPUs or parallel runs: more than any machine has
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Where runs train."""
-
-    on: Literal["local", "ray"] = "local"
-    """local: processes of this machine; ray: tasks of a Ray cluster."""
-    address: str | None = None
-    """Of an existing Ray cluster, such as auto or HOST:6379; without it Ray starts one here."""
-    workers: int | None = None
-    """Parallel runs on this machine; as many as its cores and memory allow when not given."""
-    threads: int = 1
-    """Threads of a run; with Ray also the cores it requests."""
-    gpus: float = 0.0
-    """GPUs a run requests from Ray; 0.25 lets four runs share one."""
-
-
-HERE = Backend()
-
-
-def check_backend(where: Backend, out: str) -> None:
-    """Refuses flags that do not go together, or that no machine can satisfy.
-
-    Args:
-        where: The flags.
-        out: The sweep's folder.
-
-    Raises:
-        ValueError: With the flag, what it must be and what it is.
-    """
-    from revbis.runs.folder import is_url
-
-    for name, count in (("threads", where.threads), ("workers", where.workers)):
-        if count is not None and not 1 <= count <= _MOST:
-            raise ValueError(f"--{name} must be a whole number from 1 to {_MOST}, got {count}")
-    gpus = where.gpus
-    if not (0 <= gpus < 1 or (1 <= gpus <= _MOST and gpus == int(gpus))):
-        raise ValueError(
-            f"--gpus must be a share from 0 to 1, or a whole number up to {_MOST}, got {gpus:g}"
-        )
-    if where.on == "ray":
-        if where.workers is not None:
-            raise ValueError("--workers is for --on local; with Ray the nodes decide")
-        if not is_installed("ray"):
-            raise ValueError("--on ray needs Ray; run: pip install 'revbis[sweep]'")
-        return
-    if is_url(out):
-        raise ValueError(f"--out {out} is for --on ray; local runs need a path")
-    if where.address is not None:
-        raise ValueError("--address is for --on ray")
-    if gpus:
-        raise ValueError("--gpus is for --on ray; for local runs use --set device=cuda")
-
-
-def local_workers(where: Backend, memory: int) -> int:
-    """Parallel runs on this machine: as many as asked for, or as its cores and memory allow.
-
-    Args:
-        where: The flags.
-        memory: Bytes of a run.
-
-    Raises:
-        MemoryError: If there is not enough memory.
-    """
-    free = available_bytes()
-    fitting = free // memory
-    count = where.workers or 1
-    if fitting < count:
-        runs = "a run takes" if count == 1 else f"{count} parallel runs take"
-        raise MemoryError(
-            f"{runs} {format_bytes(count * memory)} of memory, but only {format_bytes(free)} is "
-            "free; use fewer --workers, --set replay_storage=disk or a smaller "
-            "--set replay_capacity=N"
-        )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return where.workers or max(1, min(fitting, (cores or 1) // where.threads))
-
-
-def make_runner(where: Backend, memory: int, place: SweepStorage) -> Runner:
-    """What starts attempts.
-
-    Args:
-        where: The flags.
-        memory: Bytes of a run.
-        place: The sweep's folder.
-    """
-    if where.on == "ray":
-        from revbis.sweep.ray import RayRunner, Request
-
-        return RayRunner(where.address, Request(where.threads, where.gpus, memory), place)
-    return LocalRunner(local_workers(where, memory))

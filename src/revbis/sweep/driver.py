@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+EntryState = Literal["waiting", "running", "finished", "failed"]
+_STALL_SECONDS = 1800.0
+_BACK_OFF_SECONDS = 2.0
+_POLL_SECONDS = 1.0
+_REFUSALS = 5  # listed in one error
 
 
 @dataclass(frozen=True)
@@ -103,18 +108,23 @@ class SweepStorage:
                 "--out"
             ) from None
 
-    def standing(self, name: str) -> RunProgress:
+    def progress(self, name: str) -> RunProgress:
         """How far a run is."""
         progress = self._parsed(name, PROGRESS, ProgressFile) or ProgressFile()
         result = self._result(name)
         beat = progress.get("frames", 0)
         newest = result if result is not None and result["frames"] >= beat else progress
+        mean = newest.get("mean_return")
         return RunProgress(
             frames=newest.get("frames", 0),
             frames_per_second=_positive(progress.get("frames_per_second")),
             seconds=_positive(newest.get("seconds")),
-            mean_return=_finite(newest.get("mean_return")),
-            status=_status(progress),
+            mean_return=mean if mean is not None and math.isfinite(mean) else None,
+            status={
+                name: value
+                for name, value in agent_status(progress).items()
+                if math.isfinite(value)
+            },
             beat=beat,
         )
 
@@ -189,24 +199,8 @@ def lock_path(out: str) -> Path:
     return Path(tempfile.gettempdir()) / f"revbis-sweep-{os.getuid()}-{digest}.lock"
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _positive(value: float | None) -> float | None:
     return value if value is not None and 0 < value < math.inf else None
-
-
-def _status(progress: ProgressFile) -> dict[str, float]:
-    """The finite numbers of an agent's status."""
-    return {name: value for name, value in agent_status(progress).items() if math.isfinite(value)}
-
-
-EntryState = Literal["waiting", "running", "finished", "failed"]
-_STALL_SECONDS = 1800.0
-_BACK_OFF_SECONDS = 2.0
-_POLL_SECONDS = 1.0
-_REFUSALS = 5  # listed in one error
 
 
 class Ended(NamedTuple):
@@ -253,7 +247,7 @@ class Entry:
         config: Its settings.
         state: waiting, running, finished or failed.
         attempts: Attempts started by this sweep.
-        standing: How far it is.
+        progress: How far it is.
         text: Why its last attempt ended early.
         stalled: Whether this sweep ended the attempt because it made no progress for long.
         claims: Attempts that had claimed the run when the last one was started.
@@ -263,7 +257,7 @@ class Entry:
     config: Config
     state: EntryState = "waiting"
     attempts: int = 0
-    standing: RunProgress = RunProgress()
+    progress: RunProgress = RunProgress()
     text: str = ""
     stalled: bool = False
     claims: int = 0
@@ -276,21 +270,21 @@ class Sweep:
 
     Args:
         configs: The runs.
-        place: Their folder.
+        storage: Their folder.
         retry_failed: Forget earlier failures.
     """
 
     def __init__(
-        self, configs: Sequence[Config], place: SweepStorage, *, retry_failed: bool = False
+        self, configs: Sequence[Config], storage: SweepStorage, *, retry_failed: bool = False
     ) -> None:
-        self.entries = [Entry(place.name(config), config) for config in configs]
-        self._place = place
+        self.entries = [Entry(storage.name(config), config) for config in configs]
+        self._storage = storage
         self._by_name = {entry.name: entry for entry in self.entries}
         for entry in self.entries:
-            if retry_failed and place.failures(entry.name):
-                place.write_failures(entry.name, [])
-            self._update_standing(entry)
-            if place.finished(entry.name, entry.config.frames):
+            if retry_failed and storage.failures(entry.name):
+                storage.write_failures(entry.name, [])
+            self._update_progress(entry)
+            if storage.finished(entry.name, entry.config.frames):
                 entry.state = "finished"
             elif self._given_up(entry):
                 entry.state = "failed"
@@ -358,16 +352,16 @@ class Sweep:
             if room <= 0:
                 return
             if entry.state == "waiting" and entry.not_before <= now:
-                entry.claims = self._place.claims(entry.name)
-                runner.start(entry.name, Job(entry.config.as_dict(), self._place.url))
+                entry.claims = self._storage.claims(entry.name)
+                runner.start(entry.name, Job(entry.config.as_dict(), self._storage.url))
                 entry.state, entry.changed = "running", now
                 entry.attempts += 1
                 room -= 1
 
     def _check(self, entry: Entry, here: bool) -> None:
-        before = self._place.config(entry.name)
+        before = self._storage.config(entry.name)
         if before is not None:
-            folder = self._place.folder(entry.name)
+            folder = self._storage.folder(entry.name)
             preflight.check_unchanged(before, entry.config, folder, "remove the folder")
         if entry.state != "finished":
             preflight.check(entry.config, here=here)
@@ -375,7 +369,7 @@ class Sweep:
     def _handle_end(self, ended: Ended) -> None:
         entry, outcome = self._by_name[ended.name], ended.outcome
         stalled, entry.stalled = entry.stalled, False
-        self._update_standing(entry)
+        self._update_progress(entry)
         if outcome.end == "finished":
             entry.state = "finished"
             return
@@ -384,36 +378,32 @@ class Sweep:
         blame = outcome.end == "failed" and ended.blame
         if stalled and blame:  # it was this sweep that ended it, however that looks from outside
             entry.text = f"ended: no progress for {_STALL_SECONDS:.0f} s"
-            blame = self._place.claims(entry.name) > entry.claims  # else it never began
+            blame = self._storage.claims(entry.name) > entry.claims  # else it never began
         if blame or outcome.end == "refused":
-            self._record_failure(entry, entry.text, final=outcome.end == "refused")
+            failures = self._storage.failures(entry.name)
+            failure = Failure(checkpoint=self._storage.checkpoint(entry.name), text=entry.text)
+            if outcome.end == "refused":
+                failure["final"] = True
+            self._storage.write_failures(entry.name, [*failures, failure])
             if self._given_up(entry):
                 entry.state = "failed"
 
-    def _record_failure(self, entry: Entry, text: str, *, final: bool) -> None:
-        failures = self._place.failures(entry.name)
-        failure = Failure(checkpoint=self._place.checkpoint(entry.name), text=text)
-        if final:
-            failure["final"] = True
-        failures.append(failure)
-        self._place.write_failures(entry.name, failures)
-
     def _given_up(self, entry: Entry) -> bool:
-        failures = self._place.failures(entry.name)
+        failures = self._storage.failures(entry.name)
         if failures:
             entry.text = failures[-1]["text"]
         return given_up(failures)
 
-    def _update_standing(self, entry: Entry) -> None:
-        standing = self._place.standing(entry.name)
-        if standing != entry.standing:
-            entry.standing, entry.changed = standing, time.monotonic()
+    def _update_progress(self, entry: Entry) -> None:
+        progress = self._storage.progress(entry.name)
+        if progress != entry.progress:
+            entry.progress, entry.changed = progress, time.monotonic()
 
     def _watch(self, runner: Runner) -> None:
         """Reads the progress of running attempts, and ends those without any for long."""
         for entry in self.entries:
             if entry.state == "running":
-                self._update_standing(entry)
+                self._update_progress(entry)
                 if time.monotonic() - entry.changed > _STALL_SECONDS:
                     entry.stalled, entry.changed = True, time.monotonic()
                     runner.kill(entry.name)

@@ -10,6 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from revbis.agents.registry import resolve
 from revbis.io import schema
 from revbis.io.schema import Seed, Text
@@ -183,8 +185,6 @@ def grid_from(values: object, name: str = "the grid") -> Grid:
 
 
 def _load_yaml(text: str, name: str) -> Any:
-    import yaml
-
     try:
         return yaml.safe_load(text)
     except RecursionError:

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from revbis.io.text import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from rich.console import RenderableType
 
     from revbis.sweep.driver import Entry, EntryState
 
@@ -38,9 +41,6 @@ def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
     Args:
         where: Where runs train.
     """
-    from rich.console import Console
-    from rich.live import Live
-
     console = Console(stderr=True)
     if not console.is_terminal:
         yield PlainBoard(where)
@@ -62,9 +62,6 @@ def table(
         width: Columns of the screen; what does not fit is left out.
         height: Lines of the screen; all runs when not given.
     """
-    from rich.console import Group
-    from rich.text import Text
-
     prefix = common_folder([entry.name for entry in entries])
     title = [f"{summary(entries)} · {where}", *([f"runs in {prefix}"] if prefix else [])]
     failed = [entry for entry in entries if entry.state == "failed"]
@@ -101,12 +98,12 @@ def summary(entries: Sequence[Entry]) -> str:
 
 def time_left(entries: Sequence[Entry]) -> str:
     """The time until the last run ends, at the present speed; empty while that is not known."""
-    speeds = [entry.standing.frames_per_second for entry in entries if entry.state == "running"]
+    speeds = [entry.progress.frames_per_second for entry in entries if entry.state == "running"]
     known = [speed for speed in speeds if speed]
     if not known or len(known) < len(speeds):
         return ""
     left = sum(
-        max(entry.config.frames - entry.standing.frames, 0)
+        max(entry.config.frames - entry.progress.frames, 0)
         for entry in entries
         if entry.state in ("running", "waiting")
     )
@@ -114,11 +111,8 @@ def time_left(entries: Sequence[Entry]) -> str:
 
 
 def _rows(entries: Sequence[Entry], prefix: str, width: int) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     names = [_below(entry.name, prefix) for entry in entries]
-    status = list(dict.fromkeys(name for entry in entries for name in entry.standing.status))
+    status = list(dict.fromkeys(name for entry in entries for name in entry.progress.status))
     cells = [{"state": entry.state} | _cells(entry, status) for entry in entries]
     all_columns = (*_COLUMNS, *status, "attempts")
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in all_columns}
@@ -150,14 +144,14 @@ def _fitting(
 
 
 def _cells(entry: Entry, names: Sequence[str]) -> dict[str, str]:
-    standing, budget = entry.standing, entry.config.frames
-    speed = standing.frames_per_second if entry.state == "running" else None
-    mean, status = standing.mean_return, standing.status
+    progress, budget = entry.progress, entry.config.frames
+    speed = progress.frames_per_second if entry.state == "running" else None
+    mean, status = progress.mean_return, progress.status
     return {
-        "frames": f"{standing.frames:,}/{budget:,}",
-        "done": f"{min(standing.frames / budget, 1):.0%}",
+        "frames": f"{progress.frames:,}/{budget:,}",
+        "done": f"{min(progress.frames / budget, 1):.0%}",
         "frames/s": f"{speed:.0f}" if speed else "",
-        "left": format_duration(max(budget - standing.frames, 0) / speed) if speed else "",
+        "left": format_duration(max(budget - progress.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
         **{name: f"{status[name]:.3f}" if name in status else "" for name in names},
         "attempts": str(entry.attempts or ""),

@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from revbis.io import runtime
 from revbis.runs.config import Config
 from revbis.sweep.plan import Speed, activation_bytes
 
@@ -143,8 +144,6 @@ def _send(**parts: float | int | None) -> None:
 
 def main() -> None:
     """Measures the config given as JSON, part by part."""
-    from revbis.io import runtime
-
     _limit_memory()
     config = Config.from_dict(json.loads(sys.argv[1]))
     runtime.prepare(config.threads)

@@ -43,13 +43,13 @@ class RayRunner:
     Args:
         address: Of an existing cluster; None starts one on this machine.
         request: What each run requests.
-        place: The sweep's folder, through which running attempts are asked to stop.
+        storage: The sweep's folder, through which running attempts are asked to stop.
 
     Raises:
         ValueError: If Ray is missing or the cluster cannot be reached.
     """
 
-    def __init__(self, address: str | None, request: Request, place: SweepStorage) -> None:
+    def __init__(self, address: str | None, request: Request, storage: SweepStorage) -> None:
         self._ray = _import_ray()
         try:
             self._ray.init(
@@ -62,7 +62,7 @@ class RayRunner:
             first = str(problem).splitlines()[0]
             raise ValueError(f"no Ray cluster at {address or 'this machine'}: {first}") from None
         self.where = f"Ray at {address}" if address else "a Ray cluster on this machine"
-        self._request, self._place = request, place
+        self._request, self._storage = request, storage
         self._warned = 0.0
         self._tasks: dict[Any, str] = {}
         self._attempt = self._ray.remote(max_calls=1)(attempt).options(
@@ -109,7 +109,7 @@ class RayRunner:
     def close(self) -> None:
         """Asks all attempts to save and end, waits for them, and leaves the cluster."""
         for name in self._tasks.values():
-            self._place.ask_to_stop(name)
+            self._storage.ask_to_stop(name)
         if self._tasks:
             tasks = list(self._tasks)
             _, left = self._ray.wait(tasks, num_returns=len(tasks), timeout=_GRACE_SECONDS)

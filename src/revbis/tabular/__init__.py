@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         revised,
     )
     from revbis.tabular.registry import METRICS, Metric, register_metric, unregister_metric
-    from revbis.tabular.result import MetricResult
+    from revbis.tabular.result import MetricResult, Query
     from revbis.tabular.solver import ToleranceWarning, solve
     from revbis.tabular.values import action_value, optimal_policy, policy_value
 
@@ -35,6 +35,7 @@ __all__ = [
     "Metric",
     "MetricResult",
     "NegativeType",
+    "Query",
     "ToleranceWarning",
     "ValueGapBound",
     "action_value",
@@ -64,7 +65,7 @@ _MODULES = {
     "mdp": ("FiniteMDP",),
     "metrics": ("bisimulation", "lax_bisimulation", "mico", "pi_bisimulation", "revised"),
     "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),
-    "result": ("MetricResult",),
+    "result": ("MetricResult", "Query"),
     "solver": ("ToleranceWarning", "solve"),
     "values": ("action_value", "optimal_policy", "policy_value"),
 }

@@ -11,13 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from revbis.io import schema
 from revbis.tabular.registry import find_metric
 from revbis.tabular.result import MetricResult, as_result
-from revbis.tabular.solver import blank_result, make_problem
+from revbis.tabular.solver import make_problem, make_query
 from revbis.tabular.values import bounded_value
 
 if TYPE_CHECKING:
     from revbis.tabular.mdp import FiniteMDP
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+_MOST_PAIRS = 100_000
+_ROUNDING = 1e-13  # of values, relative to the largest
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,16 @@ def certify(
     Returns:
         A `Certificate`; its bounds account for rounding.
     """
-    blank = blank_result(metric, mdp, policy, gamma, c=c, level=level)
-    d = schema.finite_matrix(d, (blank.n, blank.n), "d")
-    problem = make_problem(blank)
+    query = make_query(metric, mdp, policy, gamma, c=c, level=level)
+    d = schema.finite_matrix(d, (query.n, query.n), "d")
+    problem = make_problem(query)
     applied, roundoff = problem.apply(d)
     change = applied - d
     low, high = float(change.min()) - roundoff, float(change.max()) + roundoff
     if find_metric(metric).pinned(mdp):
         # Some pairs do not move with κ: an interval that contains 0 is valid for them too.
         low, high = min(low, 0.0), max(high, 0.0)
-    scale = 1 - blank.discount
+    scale = 1 - query.discount
     return Certificate(
         error_bound=max(abs(low), abs(high)) / scale,
         lower=low / scale,
@@ -177,11 +180,6 @@ def value_gap_bound(result: MetricResult, target_gamma: float | None = None) -> 
         "ahead, and alone it is not a bound"
     )
     return ValueGapBound(result, target, value, repair, spread, text)
-
-
-Index = NDArray[np.int64]
-_MOST_PAIRS = 100_000
-_ROUNDING = 1e-13  # of values, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,8 +86,9 @@ def compare(
     size = float(np.linalg.norm(truth))
     misfit = float(np.linalg.norm(scale * both - truth))
     k = min(neighbours, n - 1)
+    c = None if exact.c is None else exact.discount
     certificate = certify(
-        exact.mdp, exact.policy, d, exact.metric, exact.gamma, c=_last(exact), level=exact.level
+        exact.mdp, exact.policy, d, exact.metric, exact.gamma, c=c, level=exact.level
     )
     excess = gap - both
     return Comparison(
@@ -106,10 +107,6 @@ def compare(
         exact_self_distance=float(exact.self_distance().mean()),
         pairs=used,
     )
-
-
-def _last(exact: MetricResult) -> float | None:
-    return None if exact.c is None else exact.discount
 
 
 def _value_gaps(exact: MetricResult, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:

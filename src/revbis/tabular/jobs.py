@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from revbis.tabular.result import MetricResult
     from revbis.tabular.theorems import Theorem
 
-ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay"]
-
-
 Array = NDArray[np.float64]
+Row = dict[str, str]
+ShowProgress = Callable[[str, float], AbstractContextManager[OnIteration]]
+"""Called as show_progress(metric, tol) around a solver; yields what the solver calls."""
+
+MATRIX_UP_TO = 5000  # a low-rank result above is written as an embedding
+_CSV_UP_TO = 1000
 _EXAMPLES_WITH = {
     "size": ("grid", "rooms", "garnet", "delay"),
     "slip": ("grid", "rooms"),
@@ -60,9 +63,16 @@ def load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
         return mdp, optimal_policy(mdp, gamma)[1]
     if source.policy == "uniform" or (source.policy == "own" and own is None):
         return mdp, mdp.uniform_policy()
-    policy = own if source.policy == "own" else _policy_file(source.policy)
-    assert policy is not None
-    return mdp, as_policy(mdp, policy)
+    if source.policy == "own":
+        assert own is not None
+        return mdp, as_policy(mdp, own)
+    try:
+        return mdp, as_policy(mdp, read_npy(source.policy))
+    except FileNotFoundError:
+        raise ValueError(
+            "--policy must be own, uniform, optimal or a .npy file; there is no file "
+            f"{source.policy!r}"
+        ) from None
 
 
 def _load(source: Source) -> tuple[FiniteMDP, Array | None]:
@@ -85,19 +95,6 @@ def _load(source: Source) -> tuple[FiniteMDP, Array | None]:
             return examples.garnet(size, branching=min(size, 5), seed=source.seed)
         case _:
             return examples.delay_chain(size)
-
-
-def _policy_file(path: str) -> Array:
-    try:
-        return read_npy(path)
-    except FileNotFoundError:
-        raise ValueError(
-            f"--policy must be own, uniform, optimal or a .npy file; there is no file {path!r}"
-        ) from None
-
-
-ShowProgress = Callable[[str, float], AbstractContextManager[OnIteration]]
-"""Called as show_progress(metric, tol) around a solver; yields what the solver calls."""
 
 
 class Solved(NamedTuple):
@@ -152,9 +149,6 @@ def check_origin(mdp: FiniteMDP, origin: int) -> None:
     """Refuses a state that the MDP does not have."""
     if not 0 <= origin < mdp.n_states:
         raise ValueError(f"--origin must be a state, 0 to {mdp.n_states - 1}, got {origin}")
-
-
-Row = dict[str, str]
 
 
 def metric_row(result: MetricResult, seconds: float) -> Row:
@@ -224,14 +218,10 @@ def classes_row(result: MetricResult, merged: Aggregation) -> Row:
     }
 
 
-def statement_row(statement: Theorem) -> Row:
+def theorem_row(theorem: Theorem) -> Row:
     """Whether an inequality holds."""
-    holds = "yes" if statement.holds else ("NO" if statement.theorem else "no")
-    return {"statement": statement.text, "holds": holds, "margin": f"{statement.margin:.2e}"}
-
-
-MATRIX_UP_TO = 5000  # a low-rank result above is written as an embedding
-_CSV_UP_TO = 1000
+    holds = "yes" if theorem.holds else ("NO" if theorem.proved else "no")
+    return {"statement": theorem.text, "holds": holds, "margin": f"{theorem.margin:.2e}"}
 
 
 def file_name(source: Source, result: MetricResult, target_gamma: float | None = None) -> str:

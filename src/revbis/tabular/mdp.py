@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-6
 _LARGEST = 1e100  # sums of discounted rewards and their squares stay finite
+_FORMAT = 1  # of the files that `FiniteMDP.save` writes
+_BYTES_A_PAIR = 100  # of state and action, at the peak of making an MDP from transitions
 
 
 def sizes(P: object) -> tuple[int, int]:
@@ -189,10 +191,6 @@ def row_pairs(i: ArrayLike, j: ArrayLike, n: int) -> tuple[NDArray[np.int64], ND
             f"{second.shape}"
         ) from None
     return first, second
-
-
-_FORMAT = 1
-_BYTES_A_PAIR = 100  # of state and action, at the peak of making an MDP from transitions
 
 
 class FiniteMDP:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from revbis.tabular.mdp import FiniteMDP
-    from revbis.tabular.result import MetricResult
+    from revbis.tabular.result import MetricResult, Query
 
 
 def revised(
@@ -84,11 +84,11 @@ def revised(
     return solve("revised", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _revised_problem(result: MetricResult) -> LinearProblem:
-    assert result.policy is not None
-    make_chain = state_chain if result.level == "state" else state_action_chain
-    chain = make_chain(result.mdp, result.policy)
-    return LinearProblem(chain, result.reward_weight, result.discount)
+def _revised_problem(query: Query) -> LinearProblem:
+    assert query.policy is not None
+    make_chain = state_chain if query.level == "state" else state_action_chain
+    chain = make_chain(query.mdp, query.policy)
+    return LinearProblem(chain, query.reward_weight, query.discount)
 
 
 REVISED = Metric(
@@ -121,11 +121,11 @@ def mico(
     return solve("mico", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _mico_problem(result: MetricResult) -> LinearProblem:
-    assert result.policy is not None
-    make_chain = mean_state_chain if result.level == "state" else state_action_chain
-    chain = make_chain(result.mdp, result.policy)
-    return LinearProblem(chain, result.reward_weight, result.discount)
+def _mico_problem(query: Query) -> LinearProblem:
+    assert query.policy is not None
+    make_chain = mean_state_chain if query.level == "state" else state_action_chain
+    chain = make_chain(query.mdp, query.policy)
+    return LinearProblem(chain, query.reward_weight, query.discount)
 
 
 MICO = Metric(
@@ -158,11 +158,11 @@ def pi_bisimulation(
     return solve("pi_bisimulation", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _pi_bisimulation_problem(result: MetricResult) -> TransportProblem:
-    assert result.policy is not None
-    make_chain = mean_state_chain if result.level == "state" else state_action_chain
-    chain = make_chain(result.mdp, result.policy)
-    return chain_problem(chain, result.reward_weight, result.discount)
+def _pi_bisimulation_problem(query: Query) -> TransportProblem:
+    assert query.policy is not None
+    make_chain = mean_state_chain if query.level == "state" else state_action_chain
+    chain = make_chain(query.mdp, query.policy)
+    return chain_problem(chain, query.reward_weight, query.discount)
 
 
 PI_BISIMULATION = Metric(
@@ -193,8 +193,8 @@ def bisimulation(
     return solve("bisimulation", mdp, None, gamma, tol, c, "state", solver, progress)
 
 
-def _bisimulation_problem(result: MetricResult) -> TransportProblem:
-    return mdp_problem(result.mdp, True, result.reward_weight, result.discount)
+def _bisimulation_problem(query: Query) -> TransportProblem:
+    return mdp_problem(query.mdp, True, query.reward_weight, query.discount)
 
 
 def _pinned(mdp: FiniteMDP) -> bool:
@@ -233,8 +233,8 @@ def lax_bisimulation(
     return solve("lax_bisimulation", mdp, None, gamma, tol, c, "state", solver, progress)
 
 
-def _lax_bisimulation_problem(result: MetricResult) -> TransportProblem:
-    return mdp_problem(result.mdp, False, result.reward_weight, result.discount)
+def _lax_bisimulation_problem(query: Query) -> TransportProblem:
+    return mdp_problem(query.mdp, False, query.reward_weight, query.discount)
 
 
 LAX_BISIMULATION = Metric(

@@ -19,7 +19,15 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from revbis.io.machine import available_bytes
 
+Array = NDArray[np.float64]
 Header = tuple[tuple[int, ...], np.dtype[Any]]
+Outcomes = Sequence[tuple[int, int, float, int, float, bool]]
+"""State, action, probability, next state, reward, end of the episode."""
+
+_EXPECTED = (
+    "P[state][action] must list (probability, next_state, reward, terminated), with states and "
+    "actions numbered from 0"
+)
 _UNREADABLE = (  # what NumPy, zipfile and zlib raise for damaged files
     ValueError,
     TypeError,
@@ -46,7 +54,11 @@ def read_npz(path: str | os.PathLike[str] | zipfile.Path) -> dict[str, Any]:
     try:
         file_path = path if isinstance(path, zipfile.Path) else Path(path)
         with file_path.open("rb") as handle, zipfile.ZipFile(handle) as archive:
-            _refuse_what_does_not_fit(archive)
+            size, free = sum(entry.file_size for entry in archive.infolist()), available_bytes()
+            if size > free:
+                raise ValueError(
+                    f"it unpacks to {size / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free"
+                )
             _refuse_false_headers(archive)
             handle.seek(0)
             with np.load(handle, allow_pickle=False) as file:
@@ -76,12 +88,6 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise
     except _UNREADABLE as error:
         raise ValueError(f"{path} is not a .npy file of plain numbers: {error}") from None
-
-
-def _refuse_what_does_not_fit(archive: zipfile.ZipFile) -> None:
-    size, free = sum(entry.file_size for entry in archive.infolist()), available_bytes()
-    if size > free:
-        raise ValueError(f"it unpacks to {size / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free")
 
 
 def _refuse_false_headers(archive: zipfile.ZipFile) -> None:
@@ -114,13 +120,6 @@ def _header(member: IO[bytes]) -> Header | None:
         raise ValueError(f"version {major}.{minor} of the format is not supported")
     shape, _, dtype = readers[major, minor](member)
     return shape, dtype
-
-
-Array = NDArray[np.float64]
-_EXPECTED = (
-    "P[state][action] must list (probability, next_state, reward, terminated), with states and "
-    "actions numbered from 0"
-)
 
 
 def make(name: str) -> Any:
@@ -181,9 +180,7 @@ def read_table(env: object) -> tuple[list[Any], Array]:
     return matrices, rewards
 
 
-def _refuse_unknown_states(
-    entries: Sequence[tuple[int, int, float, int, float, bool]], n: int, m: int
-) -> None:
+def _refuse_unknown_states(entries: Outcomes, n: int, m: int) -> None:
     for s, a, _, t, _, _ in entries:
         if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
             raise ValueError(
@@ -193,7 +190,7 @@ def _refuse_unknown_states(
 
 
 def _refuse_ambiguous_ends(
-    entries: Sequence[tuple[int, int, float, int, float, bool]],
+    entries: Outcomes,
     terminal: NDArray[np.bool_],
     start: Any,
 ) -> None:

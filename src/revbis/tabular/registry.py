@@ -1,8 +1,8 @@
 """The exact metrics: one `Metric` record each, found by name.
 
-A new metric is one file that defines `METRIC`, and one line in `BUILT_IN`. Outside the package,
-`register_metric` takes the record itself. Names are known without loading NumPy or Numba; a record
-is loaded when it is first asked for.
+A new metric is a function and a record in `metrics.py`, and one line in `BUILT_IN`. Outside the
+package, `register_metric` takes the record itself. Names are known without loading NumPy or Numba;
+a record is loaded when it is first asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from revbis.tabular.mdp import FiniteMDP
-    from revbis.tabular.result import MetricResult
+    from revbis.tabular.result import Query
 
     Array = NDArray[np.float64]
 
@@ -100,8 +100,8 @@ class Metric(Generic[P]):
 
     Attributes:
         name: As in `solve(name, ...)` and `--metric name`.
-        problem: The fixed-point problem of a result that has not been solved yet: of its `mdp`,
-            `policy`, `level`, `reward_weight` and `discount`.
+        problem: The fixed-point problem of a query: of its `mdp`, `policy`, `level`,
+            `reward_weight` and `discount`.
         solvers: The solvers a user may name; those that apply to a problem are offered.
         candidates: The solvers that "auto" tries, in order, called as candidates(problem, tol);
             by default the first of `solvers` that applies.
@@ -117,7 +117,7 @@ class Metric(Generic[P]):
     """
 
     name: str
-    problem: Callable[[MetricResult], P]
+    problem: Callable[[Query], P]
     solvers: tuple[Solver[P], ...]
     candidates: Callable[[P, float], Iterable[Solver[P]]] | None = None
     levels: tuple[str, ...] = LEVELS
@@ -138,10 +138,6 @@ class Metric(Generic[P]):
         """Whether √ρ is a Euclidean distance."""
         return self.reward_range is not None
 
-    def usable(self, problem: P) -> list[Solver[P]]:
-        """The solvers that apply to a problem."""
-        return [solver for solver in self.solvers if solver.applies(problem)]
-
 
 class _Registry(Mapping[str, Metric[Any]]):
     """The records by name; built-in ones are imported on first use."""
@@ -152,7 +148,9 @@ class _Registry(Mapping[str, Metric[Any]]):
     def __getitem__(self, name: str) -> Metric[Any]:
         entry = self._entries[name]
         if isinstance(entry, str):
-            entry = self._entries[name] = _load(entry)
+            module, _, record = entry.partition(":")
+            entry = self._entries[name] = getattr(import_module(module), record)
+            assert isinstance(entry, Metric)
         return entry
 
     def __iter__(self) -> Iterator[str]:
@@ -214,10 +212,3 @@ def unregister_metric(name: str) -> None:
     if name in BUILT_IN or name not in METRICS:
         raise ValueError(f"{name!r:.80} is not a metric that register_metric added")
     _REGISTRY.remove(name)
-
-
-def _load(place: str) -> Metric[Any]:
-    name, _, record_name = place.partition(":")
-    record = getattr(import_module(name), record_name)
-    assert isinstance(record, Metric)
-    return record

@@ -1,4 +1,4 @@
-"""What a solver returns: a metric with its certificate."""
+"""What is asked of a solver, and what it returns: a metric with its certificate."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class MetricResult:
-    """A bisimulation metric on the states (or state-action pairs) of an MDP.
+class Query:
+    """A metric that is wanted, checked by `revbis.tabular.solver.make_query`.
 
     Attributes:
         metric: Name of the metric.
@@ -31,9 +31,6 @@ class MetricResult:
         gamma: The discount of the values of interest.
         c: The coefficient of the weighted form, its sequence, or None.
         tol: The requested tolerance.
-        error_bound: No entry is further than this from the exact metric.
-        iterations: Number of iterations of the solver.
-        solver: The solver used.
     """
 
     metric: str
@@ -43,18 +40,6 @@ class MetricResult:
     gamma: float
     c: float | tuple[float, ...] | None
     tol: float
-    error_bound: float
-    iterations: int
-    solver: str
-    _matrix: Array | None = field(default=None, repr=False)
-    _factors: tuple[Array, Array] | None = field(default=None, repr=False)
-
-    def __repr__(self) -> str:
-        return (
-            f"MetricResult({self.metric}, level={self.level}, n={self.n}, "
-            f"error_bound={self.error_bound:.1e}, solver={self.solver}, "
-            f"iterations={self.iterations})"
-        )
 
     @property
     def n(self) -> int:
@@ -72,6 +57,32 @@ class MetricResult:
     def reward_weight(self) -> float:
         """The weight of the reward gap: 1, or 1 − c."""
         return 1.0 if self.c is None else 1.0 - self.discount
+
+
+@dataclass(frozen=True, eq=False)
+class MetricResult(Query):
+    """A bisimulation metric on the states (or state-action pairs) of an MDP.
+
+    It has the attributes of the `Query` that it answers, and these.
+
+    Attributes:
+        error_bound: No entry is further than this from the exact metric.
+        iterations: Number of iterations of the solver.
+        solver: The solver used.
+    """
+
+    error_bound: float
+    iterations: int
+    solver: str
+    _matrix: Array | None = field(default=None, repr=False)
+    _factors: tuple[Array, Array] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"MetricResult({self.metric}, level={self.level}, n={self.n}, "
+            f"error_bound={self.error_bound:.1e}, solver={self.solver}, "
+            f"iterations={self.iterations})"
+        )
 
     @property
     def rank(self) -> int | None:
@@ -123,7 +134,10 @@ class MetricResult:
         For the linear metrics ρ is the discounted squared Cramér distance of the reward laws, and
         √ρ is Euclidean. The W1 metrics have no self-distance: ρ is the metric itself.
         """
-        return self._reduce(self.matrix().copy(), self.self_distance())
+        U, own = self.matrix().copy(), self.self_distance()
+        U -= own[:, None] / 2
+        U -= own[None, :] / 2
+        return np.maximum(U, 0.0, out=U)
 
     def reduced_pairs(self, i: ArrayLike, j: ArrayLike) -> Array:
         """Reduced distances of the pairs (i, j)."""
@@ -148,12 +162,6 @@ class MetricResult:
         """
         factor = None if self._factors is None else self._factors[1]
         return embed(self, factor, dimension)
-
-    @staticmethod
-    def _reduce(U: Array, own: Array) -> Array:
-        U -= own[:, None] / 2
-        U -= own[None, :] / 2
-        return np.maximum(U, 0.0, out=U)
 
 
 def as_result(value: object) -> MetricResult:

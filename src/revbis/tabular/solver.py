@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 from warnings import warn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from revbis.io import schema
 from revbis.io.machine import ensure_fits
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.registry import (
     LEVELS,
-    METRICS,
     Metric,
     OnIteration,
     P,
@@ -24,9 +22,10 @@ from revbis.tabular.registry import (
     Solver,
     find_metric,
 )
-from revbis.tabular.result import MetricResult
+from revbis.tabular.result import MetricResult, Query
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class ToleranceWarning(UserWarning):
@@ -47,31 +46,30 @@ def solve(
     """Any of the metrics by name; the arguments are those of `revised`."""
     if progress is not None and not callable(progress):
         raise ValueError(f"progress must be a function or None, got {progress!r:.80}")
-    empty = blank_result(metric, mdp, policy, gamma, tol=tol, c=c, level=level)
+    query = make_query(metric, mdp, policy, gamma, tol=tol, c=c, level=level)
     on_iteration = progress or (lambda *_: None)
-    if isinstance(empty.c, tuple):
+    if isinstance(query.c, tuple):
         if solver != "auto":
             raise ValueError("a sequence c is applied term by term: leave solver at 'auto'")
-        chosen, solution = "sequence", _sequence(empty, empty.c, on_iteration)
+        chosen, solution = "sequence", _sequence(query, query.c, on_iteration)
     else:
-        record, problem = find_metric(metric), make_problem(empty)
-        chosen, solution = _run(record, problem, empty.tol, solver, on_iteration)
-    if solution.error_bound > empty.tol:
-        warn(_unmet(metric, empty.tol, chosen, solution), ToleranceWarning, stacklevel=3)
-    matrix = solution.matrix
-    if matrix is not None:
-        matrix.setflags(write=False)
-    return replace(
-        empty,
+        record, problem = find_metric(metric), make_problem(query)
+        chosen, solution = _run(record, problem, query.tol, solver, on_iteration)
+    if solution.error_bound > query.tol:
+        warn(_unmet(metric, query.tol, chosen, solution), ToleranceWarning, stacklevel=3)
+    if solution.matrix is not None:
+        solution.matrix.setflags(write=False)
+    return MetricResult(
+        **vars(query),
         error_bound=solution.error_bound,
         iterations=solution.iterations,
         solver=chosen,
-        _matrix=matrix,
+        _matrix=solution.matrix,
         _factors=solution.factors,
     )
 
 
-def blank_result(
+def make_query(
     metric: str,
     mdp: FiniteMDP,
     policy: ArrayLike | None,
@@ -80,8 +78,12 @@ def blank_result(
     tol: float = 1e-6,
     c: float | Sequence[float] | None = None,
     level: str = "state",
-) -> MetricResult:
-    """A result that is checked and not yet solved."""
+) -> Query:
+    """The metric that these arguments ask for; they are those of `revised`.
+
+    Raises:
+        ValueError: For invalid arguments.
+    """
     record = find_metric(metric)
     schema.choice(level, LEVELS, "level")
     if level not in record.levels:
@@ -90,24 +92,21 @@ def blank_result(
     if c is not None and not record.weighted:
         raise ValueError(f"{metric} has no weighted form: leave out c")
     as_mdp(mdp)
-    return MetricResult(
+    checked = None
+    if record.needs_policy:
+        if policy is None:
+            raise ValueError(f"{metric} needs a policy, for instance mdp.uniform_policy()")
+        checked = as_policy(mdp, policy)
+        checked.setflags(write=False)
+    return Query(
         metric=metric,
         level=level,
         mdp=mdp,
-        policy=_checked_policy(record, mdp, policy),
+        policy=checked,
         gamma=schema.discount(gamma),
         c=_coefficient(c),
         tol=schema.positive(tol, "tol"),
-        error_bound=np.inf,
-        iterations=0,
-        solver="",
     )
-
-
-def make_problem(result: MetricResult) -> Problem:
-    """The fixed-point problem behind a result's metric, level, policy and weights."""
-    problem: Problem = find_metric(result.metric).problem(result)
-    return problem
 
 
 def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...] | None:
@@ -121,29 +120,24 @@ def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...]
     return values
 
 
-def _checked_policy(metric: Metric[Any], mdp: FiniteMDP, policy: ArrayLike | None) -> Array | None:
-    if not metric.needs_policy:
-        return None
-    if policy is None:
-        raise ValueError(f"{metric.name} needs a policy, for instance mdp.uniform_policy()")
-    checked = as_policy(mdp, policy)
-    checked.setflags(write=False)
-    return checked
-
-
-def _chosen(metric: Metric[P], problem: P, tol: float, solver: str) -> Iterable[Solver[P]]:
-    """The solver of that name, or the candidates for "auto"."""
-    usable = {each.name: each for each in metric.usable(problem)}
-    schema.choice(solver, ("auto", *usable), "solver")
-    if solver != "auto":
-        return [usable[solver]]
-    return metric.candidates(problem, tol) if metric.candidates else usable.values()
+def make_problem(query: Query) -> Problem:
+    """The fixed-point problem of a metric; a result repeats the query that it answers."""
+    problem: Problem = find_metric(query.metric).problem(query)
+    return problem
 
 
 def _run(
     metric: Metric[P], problem: P, tol: float, solver: str, on_iteration: OnIteration
 ) -> tuple[str, Solution]:
-    for each in _chosen(metric, problem, tol, solver):
+    """The solution by the solver of that name, or by the candidates for "auto"."""
+    usable = {each.name: each for each in metric.solvers if each.applies(problem)}
+    schema.choice(solver, ("auto", *usable), "solver")
+    solvers: Iterable[Solver[P]] = usable.values()
+    if solver != "auto":
+        solvers = [usable[solver]]
+    elif metric.candidates:
+        solvers = metric.candidates(problem, tol)
+    for each in solvers:
         what = f"the {each.name} solver on {problem.n} states"
         ensure_fits(each.memory(problem), what, metric.remedy)
         solution = each.run(problem, tol, on_iteration)
@@ -152,25 +146,17 @@ def _run(
     raise ValueError(f"{metric.name} has no solver that can solve this problem")
 
 
-def _sequence(
-    empty: MetricResult, coefficients: tuple[float, ...], on_iteration: OnIteration
-) -> Solution:
+def _sequence(query: Query, coefficients: tuple[float, ...], on_iteration: OnIteration) -> Solution:
     """Applies the operator with each coefficient in turn, then certifies the last iterate."""
-    ensure_fits(4 * 8 * empty.n**2, f"a sequence on {empty.n} states", "use fewer states")
-    d = np.zeros((empty.n, empty.n))
+    ensure_fits(4 * 8 * query.n**2, f"a sequence on {query.n} states", "use fewer states")
+    d = np.zeros((query.n, query.n))
     for step, c in enumerate(coefficients):
-        problem = make_problem(replace(empty, c=c))
+        problem = make_problem(replace(query, c=c))
         d, _ = problem.apply(d)
         on_iteration(step + 1, np.inf)
     applied, roundoff = problem.apply(d)
     bound = (float(np.abs(applied - d).max()) + roundoff) / (1 - problem.discount)
     return Solution(bound, len(coefficients), matrix=d)
-
-
-def _memory(solver: str, problem: Problem) -> int:
-    """Bytes that the solver of that name needs at its peak; a benchmark extrapolates them."""
-    solvers = {each.name: each for metric in METRICS.values() for each in metric.solvers}
-    return solvers[solver].memory(problem)
 
 
 def _unmet(metric: str, tol: float, solver: str, solution: Solution) -> str:

@@ -37,13 +37,13 @@ class Theorem:
 
     Attributes:
         text: The inequality.
-        theorem: Whether it holds on every MDP. The others are often expected to, but do not.
+        proved: Whether it holds on every MDP. The others are often expected to, but do not.
         margin: The smallest difference, right side minus left side; negative means violated.
         allowance: How much of the margin solver and rounding errors can account for.
     """
 
     text: str
-    theorem: bool
+    proved: bool
     margin: float
     allowance: float
 
@@ -76,7 +76,7 @@ def check_theorems(
     """
     if len(as_mdp(mdp).state_actions) > _MOST_PAIRS:
         raise ValueError(
-            f"the statements need matrices over all state-action pairs, and there are "
+            f"the theorems need matrices over all state-action pairs, and there are "
             f"{len(mdp.state_actions)}; at most {_MOST_PAIRS} are supported"
         )
     facts = _Facts(mdp, as_policy(mdp, policy), gamma, c, tol, seed, progress)
@@ -92,7 +92,7 @@ def check_theorems(
 
 
 class _Facts:
-    """The metrics and values that the statements are about, each computed once."""
+    """The metrics and values that the theorems are about, each computed once."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ def _least(difference: Array) -> float:
     return float(difference.min())
 
 
-def _at_most(text: str, left: Array, right: Array, allowance: float, theorem: bool) -> Theorem:
+def _at_most(text: str, left: Array, right: Array, allowance: float, proved: bool) -> Theorem:
     rounding = 1e-12 * (1 + float(np.abs(right).max()))
-    return Theorem(text, theorem, _least(right - left), allowance + rounding)
+    return Theorem(text, proved, _least(right - left), allowance + rounding)
 
 
 def _equal(text: str, left: Array, right: Array, allowance: float) -> Theorem:
@@ -200,12 +200,12 @@ def _embeddings(f: _Facts) -> list[Theorem]:
         "√ρ is Euclidean: G (least eigenvalue)": ("revised", "state_action", True),
         "√bisimulation is Euclidean (least eigenvalue)": ("bisimulation", "state", False),
     }
-    statements = []
-    for text, (name, level, theorem) in of.items():
+    theorems = []
+    for text, (name, level, proved) in of.items():
         result = f.metric(name, level)
         verdict = negative_type(result.matrix(), result.error_bound)
-        statements.append(Theorem(text, theorem, verdict.smallest, verdict.allowance))
-    return statements
+        theorems.append(Theorem(text, proved, verdict.smallest, verdict.allowance))
+    return theorems
 
 
 def _operators(f: _Facts) -> list[Theorem]:
@@ -239,23 +239,23 @@ def _weighted(f: _Facts) -> list[Theorem]:
     plain = solve("revised", f.mdp, f.policy, f.c, result.tol)
     own_gap = _gaps(policy_value(f.mdp, f.policy, f.c))
     allowance = e + plain.error_bound
-    statements = [
+    theorems = [
         _equal("U_c = (1−c)·U at discount c", Uc, (1 - f.c) * plain.matrix(), allowance),
         _at_most("(1−c)|ΔV_c| ≤ U_c", (1 - f.c) * own_gap, Uc, e, True),
     ]
     far = (1 - f.c) * f.gap
     if f.gamma <= f.c:
-        return [*statements, _at_most("(1−c)|ΔV_γ| ≤ U_c for γ ≤ c", far, Uc, e, True)]
+        return [*theorems, _at_most("(1−c)|ΔV_γ| ≤ U_c for γ ≤ c", far, Uc, e, True)]
     repaired = Uc + (f.gamma - f.c) * float(np.ptp(f.value))
     return [
-        *statements,
+        *theorems,
         _at_most("(1−c)|ΔV_γ| ≤ U_c + (γ−c)·span(V_γ)", far, repaired, e, True),
         _at_most("(1−c)|ΔV_γ| ≤ U_c for c < γ", far, Uc, e, False),
     ]
 
 
 def _certificates(f: _Facts) -> list[Theorem]:
-    statements = []
+    theorems = []
     for name in METRICS:
         if "state" not in METRICS[name].levels:
             continue
@@ -269,9 +269,9 @@ def _certificates(f: _Facts) -> list[Theorem]:
             certificate.error_bound - float(np.abs(missing).max()),
         )
         text = f"a random matrix is no further from {METRICS[name].title} than certified"
-        statements.append(Theorem(text, True, margin, result.error_bound))
+        theorems.append(Theorem(text, True, margin, result.error_bound))
     merged = aggregate(f.metric("revised"), eps=0.1 * float(np.ptp(f.value)))
     loss = float(value_loss(f.metric("revised"), merged).max())
     text = f"aggregation to {merged.n_classes} classes loses no more than certified"
-    statements.append(Theorem(text, True, merged.value_loss_bound - loss, 1e-9))
-    return statements
+    theorems.append(Theorem(text, True, merged.value_loss_bound - loss, 1e-9))
+    return theorems

@@ -104,7 +104,7 @@ def _file(path: Path, stamp: float, make: Callable[[Path], None]) -> Path | None
 def _record(config: Config, agent: Any, path: Path) -> None:
     from revbis.runs.evaluate import record_episode
 
-    record_episode(config, agent, config.seed, path)
+    record_episode(config.environment, agent, config.seed, path)
 
 
 def _draw(config: Config, agent: Any, path: Path) -> None:

@@ -18,7 +18,7 @@ STATES = ("running", "failed", "waiting", "finished")
 WHY = "ValueError: reward must be a finite 32-bit number, got nan"
 
 
-def _entries(**standing):
+def _entries(**progress):
     values = {"frames": 12_345, "frames_per_second": 33.3, "mean_return": -3.2e-13}
     values |= {"status": {"c": 0.5123}}
     grid = grid_from({"tasks": TASKS, "methods": ["drqv2", "simsr-rev"], "preset": "paper"})
@@ -31,7 +31,7 @@ def _entries(**standing):
                 config,
                 state,
                 attempts=number,
-                standing=RunProgress(**(values | standing)),
+                progress=RunProgress(**(values | progress)),
                 text=WHY if state == "failed" else "",
             )
         )
@@ -140,7 +140,7 @@ def test_the_time_left_follows_from_the_running_ones():
     # three runs with 600,000 frames left each, 200 frames a second together: 9000 s
     assert time_left(entries) == "2 h 30 min"
     assert summary(entries) == "2 running · 1 waiting · 1 finished · about 2 h 30 min left"
-    entries[0].standing = RunProgress(frames=5)  # has not told its speed yet
+    entries[0].progress = RunProgress(frames=5)  # has not told its speed yet
     assert time_left(entries) == "" and "left" not in summary(entries)
     for entry in entries:
         entry.state = "waiting"

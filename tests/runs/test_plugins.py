@@ -1,4 +1,4 @@
-"""An agent of the user's own in training: a method by its factory's name."""
+"""Agents and objectives of the user's own in training: a method by its factory's name."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def words(config):
     return [{"--method": "--agent", OWN: FACTORY}.get(word, word) for word in flags(config)]
 
 
-def test_it_is_trained_resumed_and_read(config, capsys):
+def test_an_agent_is_trained_resumed_and_read(config, capsys):
     main(["train", *words(config)])
     assert OWN in capsys.readouterr().out
     lines = evaluations(config)
@@ -66,7 +66,9 @@ def test_other_options_are_another_run(config, capsys):
         (["--agent", FACTORY, "--agent-options", "x"], "agent_options must be NAME=VALUE, got 'x'"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_no_folder(flag, message, config, tmp_path, capsys):
+def test_mistakes_about_agents_are_one_line_and_leave_no_folder(
+    flag, message, config, tmp_path, capsys
+):
     rest = words(config.with_settings(agent_options=()))
     rest = [word for word in rest if word not in ("--agent", FACTORY)]
     error = fails(capsys, "train", *rest, *flag)
@@ -107,3 +109,60 @@ def test_its_records_are_read_where_it_is_not(config):
     assert (done.stdout.strip(), done.stderr) == ("agent:not_here.at_all:make", "")
     with pytest.raises(ValueError, match="there is no module 'not_here'"):
         open_run(config.directory)
+
+
+OBJECTIVE = "tests.objectives.own_objectives:make"
+
+
+@pytest.fixture
+def with_objective(tmp_path):
+    return tiny_config(
+        tmp_path,
+        task="tests.runs:Walk",
+        method=OBJECTIVE,
+        observation="state",
+        quality="full",
+        frames=400,
+    )
+
+
+def objective_words(config):
+    """The command line with --objective in the place of --method."""
+    return [{"--method": "--objective"}.get(word, word) for word in flags(config)]
+
+
+def test_an_objective_is_trained_resumed_and_read(with_objective, capsys):
+    config = with_objective
+    main(["train", *objective_words(config)])
+    assert OBJECTIVE in capsys.readouterr().out
+    assert config.directory.parent.name == OBJECTIVE.replace(":", "-")
+    lines = evaluations(config)
+    assert [line["frames"] for line in lines] == [0, 400]
+    read, agent = open_run(config.directory)
+    assert read == config and agent.parts.objective.__class__.__module__ == OBJECTIVE.split(":")[0]
+    main(["train", *objective_words(config.with_settings(frames=800))])
+    assert [line["frames"] for line in evaluations(config)] == [0, 400, 800]
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        (["--objective", "simsr"], "--objective must be package.module:factory, got 'simsr'"),
+        (
+            ["--objective", OBJECTIVE, "--method", "simsr"],
+            "replaces the method: drop --method simsr",
+        ),
+        (["--objective", "tests.nowhere:make"], "there is no module 'tests.nowhere'"),
+        (["--objective", "tests.objectives.own_objectives:nobody"], "has no function 'nobody'"),
+        (["--objective", "json:dumps"], "json:dumps"),
+    ],
+)
+def test_mistakes_about_objectives_are_one_line_and_leave_no_folder(
+    flag, message, with_objective, tmp_path, capsys
+):
+    rest = [
+        word for word in objective_words(with_objective) if word not in ("--objective", OBJECTIVE)
+    ]
+    error = fails(capsys, "train", *rest, *flag)
+    assert message in error and error.count("\n") == 0
+    assert not list(tmp_path.iterdir())

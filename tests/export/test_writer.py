@@ -16,7 +16,7 @@ from revbis.agents.registry import agents as all_agents
 from revbis.cli import main
 from revbis.envs import make_env
 from revbis.export import ExportedAgent, load, write_export
-from revbis.export.agent import acting_of
+from revbis.export.agent import inference_state
 from revbis.io.files import digest
 from revbis.objectives import OBJECTIVES
 from revbis.runs.config import Config
@@ -80,7 +80,7 @@ def test_every_method_acts_and_embeds_with_what_it_exports(method: str) -> None:
     first, second = (agents.make_agent(method, settings, (5,), 2, seed=seed) for seed in (1, 2))
     seen = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     assert not torch.equal(first.embed(seen), second.embed(seen))
-    source, target = acting_of(method, first), acting_of(method, second)
+    source, target = inference_state(method, first), inference_state(method, second)
     assert source.tensors.keys() == target.tensors.keys()
     for name, tensor in target.tensors.items():
         tensor.copy_(source.tensors[name])

@@ -1,0 +1,269 @@
+"""Evaluations of a run: stops between their episodes, both splits of variants, yardsticks."""
+
+import json
+
+import pytest
+import torch
+from tests.runs import evaluations, flags, stop_after, tiny_config
+
+from revbis.cli import main
+from revbis.envs import make_env
+from revbis.io.files import read_records
+from revbis.representation.yardsticks import measure
+from revbis.runs.config import Config
+from revbis.runs.evaluate import evaluate
+from revbis.runs.folder import RunFolder
+from revbis.runs.presets import preset_config
+from revbis.runs.run import open_run, train
+from revbis.runs.seeds import Stream, derive_seed, episode_seeds
+
+# Evaluations at frames 0, 400 and 800, each of three episodes on either split: stop is asked at
+# the five places between them.
+RUN = {"task": "tests.runs:Walk", "observation": "state", "quality": "full", "frames": 800}
+RUN |= {"state_noise": 3, "eval_episodes": 3, "checkpoint_every": 100_000}
+pytestmark = pytest.mark.env("gym", gl=False)
+
+
+class Stop:
+    """Asks a run to stop at one of the places between evaluation episodes."""
+
+    def __init__(self, place):
+        self.place, self.asked, self.stepped = place, 0, False
+
+    def report(self, status):
+        self.stepped = True
+
+    def __call__(self):
+        stepped, self.stepped = self.stepped, False
+        self.asked += not stepped
+        return not stepped and self.asked == self.place
+
+
+@pytest.fixture(scope="module", params=["drqv2", "simsr-rev", "tdmpc"])
+def undisturbed(request, tmp_path_factory):
+    config = tiny_config(tmp_path_factory.mktemp("undisturbed"), **RUN, method=request.param)
+    assert train(config)
+    return config
+
+
+@pytest.mark.parametrize(("place", "lines"), [(1, 0), (3, 0), (8, 1), (15, 2)])
+def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
+    undisturbed, place, lines, tmp_path
+):
+    config, stop = undisturbed.with_settings(out=tmp_path), Stop(place)
+    assert not train(config, stop=stop, report=stop.report)
+    assert stop.asked == place
+    assert len(read_records(config.directory / "eval.jsonl")) == lines  # the evaluation stays due
+    (checkpoint,) = (config.directory / "checkpoints").glob("frame-*")
+    assert checkpoint.name == f"frame-{400 * lines:012d}"
+    assert train(config)
+    assert evaluations(config) == evaluations(undisturbed)
+    one, two = (open_run(run.directory)[1].state_dict() for run in (config, undisturbed))
+    assert same(one, two)
+
+
+def same(one, two):
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
+    if isinstance(one, (list, tuple)):
+        return all(map(same, one, two, strict=True))
+    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
+
+
+def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(tmp_path):
+    config = tiny_config(tmp_path, **RUN)
+    home, asked = RunFolder(config.directory), []
+    home.beat_seconds = 0.0
+    home.claim()
+
+    def stop():
+        progress = config.directory / "progress.json"
+        progress.unlink()  # fails if it was not written since the last time
+        asked.append(True)
+        if len(asked) == 2:
+            (config.directory / "stop").touch()  # as a sweep asks
+        return False
+
+    assert not train(config, home=home, stop=stop)
+    assert len(asked) == 2 and not read_records(config.directory / "eval.jsonl")
+
+
+def test_a_stop_before_the_yardsticks_leaves_the_evaluation_due(tmp_path):
+    config = tiny_config(tmp_path, **RUN | {"frames": 400}, yardstick_every=400)
+    stop = Stop(6)
+    assert not train(config, stop=stop, report=stop.report)
+    assert not read_records(config.directory / "eval.jsonl")
+    assert train(config)
+    assert all("yardsticks" in line for line in evaluations(config))
+
+
+WALK = {
+    "task": "tests.runs:Walk",
+    "observation": "state",
+    "frames": 800,
+    "eval_episodes": 2,
+}
+NOISY = {**WALK, "state_noise": 6}
+NAMES = ("mean_return", "returns", "success_any", "success_last")
+
+
+@pytest.mark.parametrize(
+    ("settings", "splits"),
+    [
+        ({}, ("eval",)),
+        ({"distractor": "shapes"}, ("eval", "train")),
+        ({"distractor": "gaussian", "distractor_strength": 0.5}, ("eval", "train")),
+        ({"observation": "state"}, ("eval",)),
+        ({"observation": "state", "state_noise": 1}, ("eval", "train")),
+    ],
+)
+def test_which_variants_are_evaluated(settings, splits):
+    assert preset_config("cpu", "dmc:cheetah_run").with_settings(**settings).splits == splits
+
+
+def test_every_evaluation_is_on_both_with_the_same_seeds(tmp_path):
+    config = tiny_config(tmp_path, **NOISY)
+    assert train(config)
+    lines = evaluations(config)
+    assert [line["frames"] for line in lines] == [0, 400, 800]
+    for line in lines:
+        assert line["train_mean_return"] == sum(line["train_returns"]) / 2
+        assert line["train_success_any"] == line["train_success_last"] == [None, None]
+        assert line["train_returns"] != line["returns"]
+    # The last evaluation again, with the agent of the last checkpoint.
+    _, agent = open_run(config.directory)
+    seeds = [derive_seed(config.seed, Stream.EVALUATION, 2, number) for number in range(2)]
+    for split, name in (("eval", "returns"), ("train", "train_returns")):
+        env = make_env(**config.environment, seed=0, distractor_split=split)
+        assert [episode.total for episode in evaluate(agent, env, seeds)] == lines[-1][name]
+
+
+def test_without_variants_nothing_is_added(tmp_path):
+    config = tiny_config(tmp_path, **WALK)
+    assert train(config)
+    assert not [name for line in evaluations(config) for name in line if "train" in name]
+
+
+def test_learning_and_other_records_are_as_without(tmp_path, monkeypatch):
+    both, one = (tiny_config(tmp_path / name, **NOISY) for name in ("both", "one"))
+    assert train(both)
+    with monkeypatch.context() as patch:
+        patch.setattr(Config, "splits", ("eval",))
+        assert train(one)
+    plain = [{k: v for k, v in line.items() if "train" not in k} for line in evaluations(both)]
+    assert plain == evaluations(one)
+    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (both, one))
+    for name, network in wanted.items():
+        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+
+
+def test_a_run_of_an_earlier_version_resumes(tmp_path, monkeypatch, capsys):
+    config = tiny_config(tmp_path, **NOISY)
+    with monkeypatch.context() as patch:
+        patch.setattr(Config, "splits", ("eval",))
+        assert not train(config, stop=stop_after(60))  # frame 480
+    main(["train", *flags(config)])
+    lines = evaluations(config)
+    assert ["train_mean_return" in line for line in lines] == [False, False, True]
+    printed = capsys.readouterr().out
+    assert "training variants" in " ".join(printed.split())
+    assert f"{lines[-1]['train_mean_return']:.1f}" in printed and "–" in printed
+
+
+def test_success_on_both(tmp_path):
+    noise = {"distractor": "gaussian", "distractor_strength": 0.5}
+    config = tiny_config(tmp_path, task="tests.envs.toys:Succeeding", frames=120, **noise)
+    assert train(config)
+    for line in evaluations(config):
+        assert line["train_success_any"] == line["success_any"]  # whatever is seen
+        assert all(isinstance(value, bool) for value in line["train_success_last"])
+
+
+def test_an_interrupted_run_keeps_both(tmp_path):
+    whole, parts = (tiny_config(tmp_path / name, **NOISY) for name in ("whole", "parts"))
+    assert train(whole)
+    assert not train(parts, stop=stop_after(73))
+    state = json.loads(
+        (max((parts.directory / "checkpoints").glob("frame-*")) / "state.json").read_text()
+    )
+    assert all(f"train_{name}" in state["records"]["evaluations"][0] for name in NAMES)
+    assert train(parts)
+    assert evaluations(parts) == evaluations(whole)
+
+
+torch.set_num_threads(1)
+MEASURED = {
+    "task": "tests.runs:Walk",
+    "observation": "state",
+    "state_noise": 6,
+    "frames": 1000,
+    "eval_episodes": 2,
+    "method": "simsr-rev",
+}
+MEASURES = {"denoising_id", "denoising_ood", "state_r2", "effective_rank", "value"}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    config = tiny_config(tmp_path_factory.mktemp("measured"), **MEASURED, yardstick_every=800)
+    assert train(config)
+    return config
+
+
+def test_they_are_measured_at_evaluations_that_are_due(measured):
+    lines = evaluations(measured)
+    assert [line["frames"] for line in lines] == [0, 400, 800, 1000]
+    # At the start, after 800 frames and at the end.
+    assert ["yardsticks" in line for line in lines] == [True, False, True, True]
+    names = {f"{embedding}_{name}" for embedding in ("phi", "trunk") for name in MEASURES}
+    assert set(lines[0]["yardsticks"]) == names
+    last = (measured.directory / "train.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["seconds/yardsticks"] > 0
+
+
+def test_they_are_of_the_agent_at_that_time(measured):
+    config, agent = open_run(measured.directory)
+    seeds = episode_seeds(config.seed, Stream.YARDSTICKS, 2)
+    values = measure(config.environment, config.discount, agent, seeds)
+    assert values == evaluations(measured)[-1]["yardsticks"]
+
+
+def test_nothing_else_changes(measured, tmp_path):
+    plain = tiny_config(tmp_path, **MEASURED)
+    assert train(plain)
+    without = [{k: v for k, v in e.items() if k != "yardsticks"} for e in evaluations(measured)]
+    assert without == evaluations(plain)
+    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (plain, measured))
+    for name, network in wanted.items():
+        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+
+
+def test_an_interrupted_run_has_the_same(measured, tmp_path):
+    parts = tiny_config(tmp_path, **MEASURED, yardstick_every=800)
+    assert not train(parts, stop=stop_after(73))
+    assert train(parts)
+    assert evaluations(parts) == evaluations(measured)
+
+
+def test_a_run_resumes_with_and_without_them(tmp_path):
+    plain = tiny_config(tmp_path, **MEASURED)
+    assert not train(plain, stop=stop_after(73))
+    assert train(plain.with_settings(yardstick_every=400))
+    assert ["yardsticks" in line for line in evaluations(plain)] == [False, False, True, True]
+
+
+def test_an_agent_alone_has_only_a_trunk(tmp_path):
+    settings = {**MEASURED, "method": "drqv2", "state_noise": 0, "frames": 400}
+    config = tiny_config(tmp_path, **settings, yardstick_every=400)
+    assert train(config)
+    names = {"trunk_state_r2", "trunk_effective_rank", "trunk_value"}
+    assert [set(line["yardsticks"]) for line in evaluations(config)] == [names, names]
+
+
+def test_phi_is_what_the_agent_embeds_by(measured):
+    _, agent = open_run(measured.directory)
+    batch = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    both = agent.embeddings(batch)
+    assert set(both) == {"phi", "trunk"}
+    assert torch.equal(both["phi"], agent.embed(batch))
+    assert both["trunk"].shape == (5, agent.settings.feature_dim)

@@ -1,0 +1,132 @@
+"""Runs with noise on their pixels or in their state vectors: resume, records, videos, refusals."""
+
+import json
+
+import pytest
+import torch
+from tests.cli import fails
+from tests.runs import evaluations, flags, networks, stop_after, tiny_config
+
+from revbis.cli import main
+from revbis.envs.distractors import PixelNoise
+from revbis.envs.state_noise import StateNoise
+from revbis.runs.config import Config
+from revbis.runs.run import train
+
+WALK = {"task": "tests.runs:Walk", "frames": 800}
+PIXELS = {**WALK, "distractor": "gaussian", "distractor_strength": 0.3}
+VECTOR = {**WALK, "observation": "state", "quality": "full", "state_noise": 6}
+
+
+@pytest.mark.parametrize("noise", [PIXELS, VECTOR, VECTOR | {"state_noise_kind": "walk"}])
+def test_a_run_resumes_exactly_in_the_middle_of_an_episode(noise, tmp_path, caplog):
+    whole, parts = (tiny_config(tmp_path / name, **noise) for name in ("whole", "parts"))
+    assert train(whole)
+    assert not train(parts, stop=stop_after(65))  # after 63 agent steps; an episode has five
+    assert train(parts)
+    assert "resumed at frame 504" in caplog.text and "truncated" not in caplog.text
+    assert evaluations(parts) == evaluations(whole)
+    wanted, got = networks(whole), networks(parts)
+    assert wanted.keys() == got.keys()
+    assert all(torch.equal(wanted[name], got[name]) for name in wanted)
+
+
+@pytest.mark.parametrize(
+    ("noise", "changes"),
+    [
+        (PIXELS, ({"distractor_strength": 0.9},)),
+        (VECTOR, ({"state_noise": 7}, {"state_noise_kind": "walk"})),
+    ],
+)
+def test_the_noise_changes_what_is_learned(noise, changes, tmp_path):
+    returns = []
+    for number, change in enumerate(({}, *changes)):
+        config = tiny_config(tmp_path / str(number), **noise | change)
+        assert train(config)
+        assert Config.read(config.directory / "config.json") == config
+        returns.append(evaluations(config)[-1]["returns"][0])
+    assert len(set(returns)) == len(returns)
+
+
+@pytest.mark.parametrize(
+    ("noise", "recorded", "command", "change", "refusal"),
+    [
+        (
+            PIXELS,
+            {"distractor": "gaussian-v1(0.3)/train"},
+            "--distractor gaussian --distractor-strength 0.3",
+            {"distractor_strength": 0.4},
+            "--distractor-strength was 0.3, now 0.4",
+        ),
+        (
+            VECTOR,
+            {"state_noise": "gaussian-v1(6)/train"},
+            "--state-noise 6",
+            {"state_noise": 7},
+            "--state-noise was 6, now 7",
+        ),
+    ],
+)
+def test_a_run_records_its_noise_and_cannot_change_it(
+    noise, recorded, command, change, refusal, tmp_path, capsys
+):
+    config = tiny_config(tmp_path, **noise)
+    assert not train(config, stop=stop_after(20))
+    assert Config.read(config.directory / "config.json") == config
+    about = json.loads((config.directory / "run.json").read_text())
+    assert about["environment"].items() >= recorded.items()
+    assert command in about["command"]
+    assert refusal in fails(capsys, "train", *flags(config.with_settings(**change)))
+
+
+@pytest.mark.parametrize(
+    ("noise", "kind", "name"),
+    [(PIXELS, PixelNoise, "gaussian-v1(0.3)"), (VECTOR, StateNoise, "gaussian-v1(6)")],
+)
+def test_it_is_evaluated_on_the_evaluation_variants(noise, kind, name, tmp_path, monkeypatch):
+    seen = set()
+    reset = kind.reset
+
+    def recorded(noise, seed):
+        reset(noise, seed)
+        seen.add((noise.identity, getattr(noise, "variant", None) in range(60)))
+
+    monkeypatch.setattr(kind, "reset", recorded)
+    config = tiny_config(tmp_path, **noise | {"frames": 400})
+    assert train(config)
+    of_training = kind is StateNoise  # the noise of pixels has no variants, but numbers of its own
+    assert seen == {(f"{name}/train", of_training), (f"{name}/eval", False)}
+    seen.clear()
+    main(["eval", str(config.directory), "--episodes", "2"])
+    assert seen == {(f"{name}/eval", False)}
+
+
+def test_a_video_shows_the_task_without_the_numbers(tmp_path):
+    pytest.importorskip("av")
+    config = tiny_config(tmp_path, **VECTOR | {"frames": 400})
+    assert train(config)
+    video = tmp_path / "episode.mp4"
+    main(["eval", str(config.directory), "--episodes", "1", "--video", str(video)])
+    assert video.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--distractor gaussian", "gaussian needs a distractor_strength"),
+        ("--distractor-strength 0.2", "is for the distractor gaussian"),
+        ("--distractor gaussian --distractor-strength 2", "must be at most 1, got 2"),
+        ("--distractor gaussian --distractor-strength nan", "parsing --distractor-"),
+        ("--distractor noise", "drop distractor, or set it to gaussian"),
+        ("--state-noise 4", "state_noise requires observation state"),
+        ("--observation state --state-noise -1", "at least 0"),
+        ("--observation state --state-noise 10001", "at most 10,000"),
+        ("--observation state --state-noise-kind white", "gaussian"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_folder(words, message, tmp_path, capsys):
+    start = ["train", "--task", "tests.runs:Walk", "--out", str(tmp_path / "runs")]
+    error = fails(capsys, *start, *words.split())
+    assert message in error
+    assert error.count("\n") == 0
+    assert not list(tmp_path.iterdir())
