@@ -61,6 +61,16 @@ def test_learning_curve_is_the_smoothed_mean_with_its_error(tmp_path: Path) -> N
     assert "Not smoothed." in str(raw.get_label())
 
 
+def test_the_papers_means_are_marks_at_the_right_edge(tmp_path: Path) -> None:
+    for method in ("drqv2", "simsr-rev", "zp"):
+        write_run(tmp_path, [1.0, 2.0], method=method)
+    figure = figures.learning_curves(read_study([tmp_path]), reported=True)
+    axes = panel(figure, "cheetah_run")
+    marks = [line for line in axes.lines if line.get_transform() != axes.transData]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks] == [(1, 691), (1, 848)]
+    assert "the paper's means at 1M frames" in str(figure.get_label())
+
+
 def test_meta_world_is_drawn_by_success(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 0.4], task=HAMMER)
     write_run(tmp_path, [0.0, 100.0])

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from revbis.analysis import stats
+from revbis.analysis import paper, stats
 from revbis.analysis.differences import Differences, refuse_nothing
 from revbis.analysis.scores import (
     Curve,
@@ -200,7 +200,7 @@ _PAPER_ALPHA = {"success": 0.5, "return": 0.2}
 Shown = list[tuple[RunGroup, list[Curve]]]
 
 
-def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
+def learning_curves(study: Study, *, alpha: float | None = None, reported: bool = False) -> Figure:
     """Score over frames, a panel for each task: mean over seeds with one standard error.
 
     A mean is drawn only at frames that all seeds of a curve have; seeds that have gone further
@@ -210,6 +210,7 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
         study: The runs.
         alpha: Of the moving average, `stats.ewma`; 1 for none. By default the paper's: 0.2, and 0.5
             on Meta-World.
+        reported: Mark the paper's final scores at the right edge, for the tasks of its Table 1.
 
     Raises:
         ValueError: If no run was evaluated, and for an alpha out of range.
@@ -227,8 +228,12 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
     smoothing += " (Meta-World)" if len(used) > 1 else ""
     smoothed = "Not smoothed." if used == [1.0] else f"Smoothed by EWMA with α = {smoothing}."
     caption = f"Evaluations with the mean action: {_mean_text(shown)} {smoothed}"
+    if reported:
+        caption += " Marks at the right edge: the paper's means at 1M frames (Table 1)."
     figure, panels = _curve_panels(study, shown, caption, alphas)
     for task, panel in panels.items():
+        if reported:
+            _mark_reported(panel, task, looks_of(study))
         if measure_of(task) == "success":
             panel.set(ylabel="success rate", ylim=(-0.03, 1.03))
             panel.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -237,6 +242,21 @@ def learning_curves(study: Study, *, alpha: float | None = None) -> Figure:
             if all(np.min(line.get_ydata(), initial=0.0) >= 0 for line in panel.lines):
                 panel.set_ylim(bottom=0)
     return figure
+
+
+def _mark_reported(panel: Axes, task: str, looks: Mapping[str, Look]) -> None:
+    numbers = paper.reported(task)
+    for label, look in looks.items():
+        if label in numbers:
+            panel.plot(
+                1.0,
+                numbers[label].mean,
+                marker=look.marker,
+                color=look.colour,
+                mfc="white",
+                transform=panel.get_yaxis_transform(),
+                clip_on=False,
+            )
 
 
 def coefficients(study: Study) -> Figure:

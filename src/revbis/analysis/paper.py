@@ -6,7 +6,7 @@ import csv
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from revbis.analysis.problems import Kind, StudyProblem
 from revbis.io.files import atomic_write
@@ -154,8 +154,8 @@ class Artefact(NamedTuple):
 
 def grid_name(artefact: ArtefactName, scale: Scale) -> str:
     """The grid with the runs that an artefact needs."""
-    name = _RECIPES[artefact].grid
-    return name if scale == "paper" else f"{name}-cpu"
+    recipe = _RECIPES[artefact]
+    return recipe.grid if scale == "paper" else recipe.small or f"{recipe.grid}-cpu"
 
 
 def make_artefact(
@@ -200,25 +200,26 @@ def _table(study: Study, folder: Path, name: str) -> tuple[list[Path], str]:
     return paths, table.text()
 
 
-def _figure(kind: str) -> Callable[[Study, Path, str], tuple[list[Path], str]]:
+def _figure(kind: str, **options: Any) -> Callable[[Study, Path, str], tuple[list[Path], str]]:
     def make(study: Study, folder: Path, name: str) -> tuple[list[Path], str]:
         from revbis.analysis import figures
 
-        return figures.save(getattr(figures, kind)(study), folder, name), ""
+        return figures.save(getattr(figures, kind)(study, **options), folder, name), ""
 
     return make
 
 
 class _Recipe(NamedTuple):
-    """The grid an artefact needs, and how it is made from a study."""
+    """The grid an artefact needs, how it is made from a study, and the grid at scale cpu."""
 
     grid: str
     make: Callable[[Study, Path, str], tuple[list[Path], str]]
+    small: str = ""  # the grid's name with -cpu
 
 
 _RECIPES: dict[ArtefactName, _Recipe] = {
     "table1": _Recipe("table1", _table),
-    "figure-dmc": _Recipe("table1", _figure("learning_curves")),
+    "figure-dmc": _Recipe("table1", _figure("learning_curves", reported=True), "cheetah-cpu"),
     "figure-metaworld": _Recipe("metaworld", _figure("learning_curves")),
     "figure-ablation": _Recipe("ablation", _figure("ablation")),
     "figure-c": _Recipe("c-curves", _figure("coefficients")),

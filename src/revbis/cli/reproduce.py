@@ -30,7 +30,8 @@ def command(
 
     Repeating the command resumes it. At scale cpu, tasks, networks and budgets are smaller, and the
     results say so; scale paper requires GPUs. revbis sweep GRID --dry-run projects the time; the
-    grids are table1 (also for figure-dmc), metaworld, ablation and c-curves, with -cpu for cpu.
+    grids are table1 (also for figure-dmc; at scale cpu that is cheetah-cpu), metaworld, ablation
+    and c-curves, with -cpu for cpu.
 
     Args:
         artefact: Table or figure to make.
