@@ -36,7 +36,7 @@ def test_cores_are_those_that_may_be_used() -> None:
 
 
 def test_a_worker_that_dies_is_one_line() -> None:
-    with pytest.raises(ValueError, match="a worker ended without a word"):
+    with pytest.raises(ValueError, match="a worker died unexpectedly"):
         run_all(PIECES, die, 2, quiet)
 
 

@@ -61,7 +61,7 @@ def run_all(
         The pieces that failed, as when training diverged, and why.
 
     Raises:
-        ValueError: If a worker ended without a word.
+        ValueError: If a worker died unexpectedly.
     """
     if workers == 1 or len(works) == 1:
         return _run_here(works, run, show)
@@ -115,7 +115,7 @@ def _pool(context: Any, workers: int, counter: Any, stop: Any) -> Iterator[Proce
         yield pool
     except BrokenProcessPool:
         raise ValueError(
-            "a worker ended without a word (was it killed, or out of memory?); "
+            "a worker died unexpectedly (was it killed, or out of memory?); "
             "finished cells are kept: repeat the command with fewer --workers"
         ) from None
     finally:
