@@ -5,10 +5,16 @@ from revbis import agents
 from revbis.agents.taco import TacoHeads
 from revbis.replay import Batch, OneStep, Window
 
-torch.set_num_threads(1)
-
 SMALL = {"feature_dim": 8, "latent_dim": 6, "hidden": 16, "channels": 4, "explore_steps": 3}
 PIXELS, VECTOR, ACTION, WINDOW = (6, 20, 21), (5,), 2, 3
+
+
+def tensors(state):
+    """All tensors of a state, in their order."""
+    if isinstance(state, torch.Tensor):
+        return [state]
+    values = state.values() if isinstance(state, dict) else state
+    return [t for v in values if isinstance(v, dict | list | torch.Tensor) for t in tensors(v)]
 
 
 @pytest.fixture

@@ -84,7 +84,6 @@ def test_moments_that_do_not_fit_change_nothing() -> None:
     assert adam.state_dict() == before
 
 
-torch.set_num_threads(1)
 WIDTHS = {"a": 3, "b": 5, "c": 4}
 
 
@@ -166,13 +165,6 @@ def test_what_an_optimiser_writes_is_read(way):
     assert not torch.equal(before[1], after[1])
 
 
-def test_loaded_readouts_are_read():
-    readouts, other = (_readouts() for _ in range(2))
-    features = torch.randn(7, 11)
-    readouts.load_state_dict(other.state_dict())
-    torch.testing.assert_close(readouts(features, "a", "b"), other(features, "a", "b"))
-
-
 def test_readouts_start_orthogonal():
     readouts = _readouts()
     for name, width in WIDTHS.items():
@@ -190,19 +182,12 @@ def test_change_between_passes_is_noticed(way):
         out.sum().backward()
 
 
-def test_readouts_do_not_move():
-    readouts = _readouts()
+def test_what_readouts_cannot_do(onednn):
+    """They cannot move, be copied, or be read with a gap between them."""
     with pytest.raises(RuntimeError, match="create them on their device"):
-        readouts.double()
-
-
-def test_copies_are_refused(onednn):
-    readouts = copy.deepcopy(_readouts())
+        _readouts().double()
     with pytest.raises(AssertionError, match="cannot be deep-copied"):
-        readouts(torch.randn(7, 11), "b")
-
-
-def test_gap_between_readouts_is_refused(onednn):
+        copy.deepcopy(_readouts())(torch.randn(7, 11), "b")
     with pytest.raises(AssertionError):
         _readouts()(torch.randn(7, 11), "a", "c")
 
@@ -217,14 +202,10 @@ SETTINGS = DrQV2Settings(**SMALL)
     ("change", "message"),
     [
         ({"observation_shape": "abc"}, "observation_shape must be a list, got 'abc'"),
-        ({"observation_shape": 3}, "observation_shape must be"),
-        ({"observation_shape": (10**23,)}, r"observation_shape\[0\] must be at most 65,536"),
-        ({"observation_shape": (True,)}, r"observation_shape\[0\] must be"),
-        ({"action_size": "two"}, "action_size must be a whole number, got 'two'"),
-        ({"action_size": 10**23}, "action_size must be at most 65,536"),
+        ({"observation_shape": (3, 4)}, r"observation_shape must be .* got \(3, 4\)"),
+        ({"action_size": 0}, "action_size must be at least 1, got 0"),
         ({"settings": {}}, "settings must be DrQV2Settings, got {}"),
         ({"seed": -1}, "seed must be at least 0"),
-        ({"seed": 1.5}, "seed must be a whole number"),
         ({"device": "abacus"}, "device must be cpu, cuda, cuda:1, mps or similar, got 'abacus'"),
         ({"device": 1}, "device must be cpu"),
     ],
@@ -266,9 +247,8 @@ def test_forged_states_are_refused_at_the_door(make_agent, make_batch):
         list(_forgeries(state))[number]()
         with pytest.raises(ValueError, match="the state does not fit this agent: "):
             make_agent("simsr-rev").load_state_dict(state)
-    for wrong in ([], None, "state"):
-        with pytest.raises(ValueError, match="the state must be a dict, as state_dict returns"):
-            agent.load_state_dict(wrong)
+    with pytest.raises(ValueError, match="the state must be a dict, as state_dict returns"):
+        agent.load_state_dict([])
     with pytest.raises(ValueError, match="the state's method must be 'simsr-rev', got 4"):
         agent.load_state_dict(agent.state_dict() | {"method": 4})
 

@@ -76,18 +76,11 @@ def test_the_defaults_are_those_of_the_paper_preset():
     assert preset_config("paper", "dmc:cheetah_run", "dreamerv3").agent == DreamerV3Settings()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sequence_length": 1}, "sequence_length must be at least 2, got 1"),
-        ({"explore_steps": 63}, "explore_steps must be at least sequence_length = 64"),
-        ({"groups": 0}, "groups must be at least 1, got 0"),
-        ({"critic_learning_rate": 0}, "critic_learning_rate must be above 0"),
-    ],
-)
-def test_settings_out_of_range(options, message):
-    with pytest.raises(ValueError, match=message):
-        DreamerV3Settings(**options)
+def test_settings_out_of_range():
+    with pytest.raises(ValueError, match="sequence_length must be at least 2, got 1"):
+        DreamerV3Settings(sequence_length=1)
+    with pytest.raises(ValueError, match="explore_steps must be at least sequence_length = 64"):
+        DreamerV3Settings(explore_steps=63)
 
 
 @pytest.mark.parametrize("side", [4, 48, 84])

@@ -1,7 +1,6 @@
 """The fast update of DrQ-v2 against the textbook's: one layer at a time, plain formulas."""
 
 import copy
-import io
 
 import pytest
 import torch
@@ -14,9 +13,6 @@ from revbis.runs.config import Config
 from revbis.runs.presets import PRESETS, preset_config
 
 # The fast update against the textbook's: channels first, one layer at a time, plain formulas
-
-
-torch.set_num_threads(1)
 
 
 class Twin:
@@ -168,17 +164,18 @@ def test_fast_update_is_the_textbooks(make_agent, make_batch, method, mode):
         method, mode, learning_rate=1e-3, objective_learning_rate=1e-3,
         coefficient_learning_rate=1e-3, objective_weight=0.7, target_rate=0.2, noise_steps=10,
     )  # fmt: skip
-    twin = Twin(agent)
+    compare(agent, Twin(agent), make_batch)
+
+
+def compare(agent, twin, make_batch):
+    """Six updates of both: the same losses, and in the end the same parameters."""
     for step in range(6):
         batch = make_batch(step)
         metrics = agent.learn(batch, step)
         expected = twin.update(batch, agent.deviation(step))
         for name, value in expected.items():
             assert metrics[name].item() == pytest.approx(value, rel=1e-4, abs=1e-5), (step, name)
-    compare(agent.parts, twin)
-
-
-def compare(parts, twin):
+    parts = agent.parts
     close = {"rtol": 1e-4, "atol": 2e-5}
     for name, layer in twin.read.items():
         weight, bias = parts.readouts.of(name)
@@ -202,7 +199,6 @@ def compare(parts, twin):
 # Self-prediction, DeepMDP and LayerNorm on φ in the agent, against the textbook's twin
 
 
-torch.set_num_threads(1)
 BASELINES = ["zp", "deepmdp"]
 MODES = ["joint", "alternating", "balanced"]
 
@@ -252,14 +248,7 @@ def test_fast_update_of_the_baselines_is_the_textbooks(
         method, mode, learning_rate=1e-3, objective_learning_rate=1e-3, objective_weight=0.7,
         target_rate=0.2, noise_steps=10, normalisation=normalisation, encoder_norm=encoder_norm,
     )  # fmt: skip
-    twin = BaselineTwin(agent)
-    for step in range(6):
-        batch = make_batch(step)
-        metrics = agent.learn(batch, step)
-        expected = twin.update(batch, agent.deviation(step))
-        for name, value in expected.items():
-            assert metrics[name].item() == pytest.approx(value, rel=1e-4, abs=1e-5), (step, name)
-    compare(agent.parts, twin)
+    compare(agent, BaselineTwin(agent), make_batch)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -298,26 +287,6 @@ def test_embed_is_what_the_objective_compares(make_agent, make_batch):
     torch.testing.assert_close(agent.embed(images), expected.detach())
     unit = make_agent("simsr", encoder_norm=True).embed(images)
     torch.testing.assert_close(unit.norm(dim=1), torch.ones(12))
-
-
-def test_the_norm_is_saved_and_resumed(make_agent, make_batch):
-    agent = make_agent("simsr-rev", encoder_norm=True)
-    for step in range(3):
-        agent.learn(make_batch(step), step)
-    file = io.BytesIO()
-    torch.save(agent.state_dict(), file)
-    file.seek(0)
-    resumed = make_agent("simsr-rev", encoder_norm=True, seed=5)
-    resumed.load_state_dict(torch.load(file, weights_only=True))
-    for step in range(3, 5):
-        for each in (agent, resumed):
-            each.learn(make_batch(step), step)
-    assert not torch.equal(agent.parts.norm.weight, torch.ones(6))
-    for mine, other in zip(
-        agent.parts.norm.parameters(), resumed.parts.norm.parameters(), strict=True
-    ):
-        assert torch.equal(mine, other)
-    assert torch.equal(agent.embed(make_batch().obs), resumed.embed(make_batch().obs))
 
 
 def test_states_with_and_without_a_norm_do_not_mix(make_agent):

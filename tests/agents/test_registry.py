@@ -7,9 +7,19 @@ import pytest
 import torch
 from tests.runs import evaluations, tiny_config
 
-from revbis.agents import AgentEntry, AgentSettings, make_agent, methods, register, unregister
-from revbis.agents.registry import resolve
+from revbis.agents import (
+    AgentEntry,
+    AgentSettings,
+    BaseAgent,
+    make_agent,
+    methods,
+    register,
+    resolve,
+    unregister,
+)
+from revbis.envs import make_env
 from revbis.runs.config import Config
+from revbis.runs.evaluate import evaluate
 from revbis.runs.run import open_run, train
 
 
@@ -19,7 +29,7 @@ class ToySettings(AgentSettings):
     """Largest absolute action, in quarters."""
 
 
-class Toy:
+class Toy(BaseAgent):
     """Acts at random; an update counts the transitions it was given."""
 
     def __init__(self, observation_shape, action_size, settings, *, seed, device):
@@ -43,12 +53,6 @@ class Toy:
 
     def status(self):
         return {"seen": float(self.seen)}
-
-    def embed(self, observations):
-        return observations.flatten(1).float()
-
-    def distance(self, x, y):
-        return torch.cdist(x, y)
 
     def state_dict(self):
         return {"generator": self.generator.get_state(), "seen": self.seen}
@@ -110,8 +114,5 @@ def test_it_resumes_where_it_was(config, tmp_path):
 
 def test_every_episode_is_announced(config):
     agent = make_agent("toy", config.agent, (2,), 1, seed=0)
-    from revbis.envs import make_env
-    from revbis.runs.evaluate import evaluate
-
     evaluate(agent, make_env(**config.environment, seed=1), [1, 2, 3])
     assert agent.episodes == 3

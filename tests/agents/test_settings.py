@@ -37,71 +37,26 @@ def test_without_objective_a_batch_may_be_one_transition():
 
 def test_only_options_that_were_set_reach_the_objective():
     assert DrQV2Settings(objective="mico").objective_options == {}
-    set_ones = DrQV2Settings(
-        objective="mico",
-        objective_loss="squared",
-        normalisation=False,
-        pairing="permuted",
-        beta=0.2,
-        objective_hidden=7,
-    ).objective_options
-    assert set_ones == {
-        "loss": "squared",
-        "normalisation": False,
-        "pairing": "permuted",
-        "beta": 0.2,
-        "hidden": 7,
-    }
+    same = {"normalisation": False, "pairing": "permuted", "beta": 0.2}
+    settings = DrQV2Settings(objective="mico", objective_loss="squared", objective_hidden=7, **same)
+    assert settings.objective_options == same | {"loss": "squared", "hidden": 7}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"objective": "mico-rew"}, "objective must be one of .* did you mean 'mico-rev'"),
-        ({"mode": "both"}, "mode must be one of joint, alternating, balanced, got 'both'"),
-        (
-            {"coefficient": "gamma", "objective": "simsr-rev"},
-            "coefficient must be one of learned, d",
-        ),
+        ({"coefficient": "gamma", "objective": "simsr-rev"}, "must be one of learned, discount"),
         ({"coefficient": 1.0, "objective": "simsr-rev"}, "a number above 0 and below 1, got 1.0"),
         ({"coefficient": 0.9, "objective": "simsr"}, r"weights \(1-c, c\), which simsr does not"),
         ({"reward_scale": "running"}, "reward_scale is an option of .* which drqv2 does not have"),
+        ({"beta": 0.1, "objective": "simsr"}, "beta is an option of MICo's distance, which simsr"),
         ({"normalisation": True, "objective": "energy"}, "energy needs the length of embeddings"),
-        ({"batch_size": 1, "objective": "simsr"}, "batch_size must be at least 2 to form pairs"),
-        ({"action_penalty": -1}, "action_penalty must be at least 0, got -1"),
         ({"pairing": "all", "objective": "zp"}, "zp compares no pairs: leave --pairing out"),
-        ({"reward_scale": "none", "objective": "deepmdp"}, "which deepmdp does not have"),
+        ({"batch_size": 1, "objective": "simsr"}, "batch_size must be at least 2 to form pairs"),
         ({"objective": "zp"}, "zp predicts what follows one action: transition must be one_step"),
-        ({"encoder_norm": "yes"}, "encoder_norm must be true or false"),
-        ({"transition": "two_step"}, "transition must be one of n_step, one_step"),
-        ({"objective_loss": "l1"}, "objective_loss must be one of huber, squared"),
-        ({"pairing": "none"}, "pairing must be one of all, permuted"),
-        ({"learning_rate": 0}, "learning_rate must be above 0, got 0"),
-        ({"objective_learning_rate": -1}, "objective_learning_rate must be"),
-        ({"coefficient_learning_rate": float("nan")}, "coefficient_learning_rate must be"),
-        ({"noise_clip": 0}, "noise_clip must be"),
-        ({"hidden": 0}, "hidden must be at least 1, got 0"),
-        ({"hidden": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"feature_dim": 0}, "feature_dim must be"),
-        ({"latent_dim": 0}, "latent_dim must be"),
-        ({"channels": 0}, "channels must be"),
-        ({"noise_steps": 0}, "noise_steps must be"),
-        ({"explore_steps": -1}, "explore_steps must be at least 0, got -1"),
-        ({"strides": (2, 1, 1)}, "strides: expected array of length 4, got 3"),
-        ({"strides": (2, 1, 1, 0)}, r"strides\[3\] must be at least 1, got 0"),
-        ({"objective_weight": -1}, "objective_weight must be at least 0, got -1"),
-        ({"noise_start": -0.1}, "noise_start must be at least 0"),
-        ({"noise_end": float("inf")}, "noise_end must be at most"),
-        ({"target_rate": 0}, r"target_rate must be above 0, got 0"),
-        ({"target_rate": 1.1}, r"target_rate must be at most 1, got 1.1"),
-        (
-            {"objective": "simsr", "beta": 0.1},
-            "beta is an option of MICo's distance, which simsr",
-        ),
-        ({"objective": "mico", "beta": 0}, "beta must be above 0, got 0"),
-        ({"objective": "mico", "objective_hidden": 0}, "objective_hidden must be at least 1"),
     ],
 )
-def test_what_is_out_of_range_is_refused(options, message):
+def test_what_does_not_go_together_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DrQV2Settings(**options)

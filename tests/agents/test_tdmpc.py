@@ -15,7 +15,7 @@ from tests.agents.tdmpc import (
 )
 from tests.replay import play
 
-from revbis.agents import TDMPC, TDMPCSettings, make_agent, methods, resolve
+from revbis.agents import TDMPCSettings
 from revbis.agents.tdmpc import (
     Predictions,
     Targets,
@@ -26,9 +26,6 @@ from revbis.agents.tdmpc import (
 from revbis.replay import PrioritisedReplay, Replay, Sequences
 
 # The losses, against loops over single steps, and the gradients of a whole update
-
-
-torch.set_num_threads(1)
 
 
 def naive_losses(predicted, target, decay):
@@ -152,7 +149,6 @@ def test_an_update_has_the_gradients_of_the_transcription(shape):
 # TD-MPC as an agent: seeds, resuming, evaluation that leaves training alone, learning
 
 
-torch.set_num_threads(1)
 SEEN = np.linspace(-1, 1, 5, dtype=np.float32)
 
 
@@ -162,12 +158,6 @@ def small_replay(shape=(5,), **options):
     replay = PrioritisedReplay(60, (3, *shape[1:]) if pixels else shape, ACTION, **settings)
     play([replay], np.random.default_rng(0), 50, (3, *shape[1:]) if pixels else shape, 0.1)
     return replay
-
-
-def test_it_is_a_method_without_an_objective():
-    assert "tdmpc" in methods() and resolve("tdmpc").objective is None
-    agent = make_agent("tdmpc", TDMPCSettings(**TINY), (5,), ACTION, seed=0)
-    assert isinstance(agent, TDMPC) and agent.status() == {}
 
 
 @pytest.mark.parametrize("shape", [(5,), (6, 31, 33)])
@@ -194,15 +184,8 @@ def test_first_actions_are_uniform_and_all_are_in_range():
 
 def test_schedules():
     agent = tiny_agent(horizon=5, horizon_steps=100, noise_steps=100)
-    assert [agent.horizon(step) for step in (0, 24, 25, 50, 99, 100, 10**6)] == [
-        1,
-        1,
-        2,
-        3,
-        4,
-        5,
-        5,
-    ]
+    horizons = [agent.horizon(step) for step in (0, 24, 25, 50, 99, 100, 10**6)]
+    assert horizons == [1, 1, 2, 3, 4, 5, 5]
     assert [agent.deviation(step) for step in (0, 50, 200)] == pytest.approx([0.5, 0.275, 0.05])
 
 
@@ -398,20 +381,12 @@ def test_learns_which_action_is_right_for_a_vector():
     assert np.abs(chosen - x[:, :2].numpy()).mean() < 0.15
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"elites": 20}, r"elites must be at most samples \+ policy_samples = 19, got 20"),
-        ({"momentum": 1.5}, "momentum must be at most 1, got 1.5"),
-        ({"horizon": 0}, "horizon must be at least 1"),
-        ({"policy_samples": 1e12}, "policy_samples must be at most 65,536, got 1000000000000"),
-        ({"loss_decay": 0}, "loss_decay must be above 0"),
-        ({"strides": (2, 2)}, "strides: expected array of length 4"),
-    ],
-)
-def test_settings_out_of_range_are_refused(options, message):
+def test_settings_out_of_range_are_refused():
+    message = r"elites must be at most samples \+ policy_samples = 19, got 20"
     with pytest.raises(ValueError, match=message):
-        TDMPCSettings(**TINY | options)
+        TDMPCSettings(**TINY | {"elites": 20})
+    with pytest.raises(ValueError, match=r"momentum must be at most 1, got 1\.5"):
+        TDMPCSettings(**TINY | {"momentum": 1.5})
 
 
 def test_images_too_small_are_refused():
@@ -437,14 +412,10 @@ def test_what_it_cannot_learn_from_is_refused():
             agent.learn(sequences, wrong, 0.9, 0)
     with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):
         agent.act(np.zeros(4, np.float32), 0, explore=False)
-    with pytest.raises(ValueError, match="settings must be TDMPCSettings"):
-        TDMPC((5,), 2, {}, seed=0)
 
 
 def test_states_of_others_are_refused():
     agent = tiny_agent()
-    with pytest.raises(ValueError, match="the state must be a dict"):
-        agent.load_state_dict([])
     with pytest.raises(ValueError, match="the state's method must be 'tdmpc', got 'drqv2'"):
         agent.load_state_dict({"method": "drqv2"})
     with pytest.raises(ValueError, match="the state does not fit this agent"):

@@ -5,7 +5,6 @@ import torch
 
 from revbis.agents.tdmpc_planner import Search, following_mean, plan, predicted_return
 
-torch.set_num_threads(1)
 SEARCH = Search(
     iterations=6,
     samples=512,

@@ -1,13 +1,12 @@
 """A user's own objective: made from package.module:factory, and refused with a reason."""
 
 import inspect
-import re
 import sys
 
 import pytest
 import torch
 
-from revbis.objectives import BaseObjective, NonFiniteError, Objective, make_objective
+from revbis.objectives import BaseObjective, Objective, make_objective
 from revbis.objectives.plugins import _MEMBERS
 
 HOME = "tests.objectives.own_objectives"
@@ -44,16 +43,6 @@ def test_metrics_are_those_of_what_is_given() -> None:
     assert not {"reward_share", "self_distance", "coefficient_loss"} & set(metrics)
     metrics = make_objective(f"{HOME}:Weighted", 5, 2)(*transitions()).metrics
     assert "coefficient_loss" in metrics and "c" not in metrics
-
-
-def test_the_base_class_checks_batches_and_losses() -> None:
-    objective = make_objective(f"{HOME}:make", 5, 2)
-    z, *others = transitions()
-    with pytest.raises(ValueError, match=r"z must be \[7, 5\], got \[7, 4\]"):
-        objective(z[:, :4], *others)
-    with pytest.raises(NonFiniteError, match="z has 35 non-finite values of 35"):
-        objective(z * float("nan"), *others)
-    assert int(objective.steps) == 0
 
 
 def test_its_parameters_are_shared_out() -> None:
@@ -135,22 +124,10 @@ def test_what_does_not_work_is_refused_in_one_line(factory: str, message: str) -
     assert text.startswith(f"{HOME}:{factory}: ") and len(text.splitlines()) == 1
 
 
-def test_options_that_it_does_not_take() -> None:
-    with pytest.raises(
-        ValueError, match=r"\(latent_dim, action_dim, beta=...\): got an unexpected"
-    ):
-        make_objective(f"{HOME}:make", 5, 2, beta=0.1)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no_such_package.module:make", "there is no module 'no_such_package' on sys.path or in"),
-        ("tests.no_such_module:make", "there is no module 'tests.no_such_module'"),
-    ],
-)
-def test_modules_that_are_not_there(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(name)}: {message}"):
+def test_modules_that_are_not_there() -> None:
+    name = "no_such_package.module:make"
+    message = f"^{name}: there is no module 'no_such_package' on sys.path or in"
+    with pytest.raises(ValueError, match=message):
         make_objective(name, 5, 2)
 
 

@@ -123,10 +123,3 @@ def test_relative_error_by_hand() -> None:
 def test_they_learn_from_single_steps() -> None:
     assert [name for name in OBJECTIVES if needs_one_step(name)] == BASELINES
     assert not needs_one_step("somebodys.module:make")
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_what_they_do_not_have_is_refused(name: str) -> None:
-    for option in ({"pairing": "all"}, {"beta": 0.1}, {"rewards": False}, {"coefficient": 0.9}):
-        with pytest.raises(ValueError, match=f"an option of {name} must be one of loss, normal"):
-            make_objective(name, D, A, **option)

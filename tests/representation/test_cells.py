@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from revbis.objectives.registry import OBJECTIVES
 from revbis.representation import exactness
@@ -28,7 +27,6 @@ from revbis.representation.exactness import (
 from revbis.representation.problems import SCENARIOS
 from revbis.representation.workers import Show, run_all
 
-torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
 OWN = "tests.objectives.own_objectives"
 TINY = ExactnessSettings(steps=2, batch=16, transitions=200)
@@ -64,8 +62,6 @@ def test_a_result_is_kept_and_read_again(tmp_path: Path) -> None:
         replace(CELL, scenario="rooms-off-policy"),
         replace(CELL, method="simsr"),
         replace(CELL, settings=replace(TINY, steps=3)),
-        replace(CELL, settings=replace(TINY, normalisation=False)),
-        replace(CELL, settings=replace(TINY, gamma=0.8)),
     ],
 )
 def test_other_settings_are_another_cell(other: ExactnessCell, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from revbis.representation.measures import returns_to_go
 from revbis.representation.yardsticks import Pool, embeddings, euclidean
 from revbis.runs.presets import preset_config
 
-torch.set_num_threads(1)
 STACK = 3
 WALK = {"task": "tests.runs:Walk", "pixels": 24, "action_repeat": 4}
 PIXELS = {**WALK, "distractor": "gaussian", "distractor_strength": 0.2}

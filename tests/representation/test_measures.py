@@ -9,7 +9,6 @@ from revbis.representation.measures import (
     complete_returns,
     denoising_factor,
     draw_others,
-    rank_correlation,
     returns_to_go,
     state_probe,
 )
@@ -107,11 +106,6 @@ def test_a_state_that_never_changes_has_no_r2(states) -> None:
     assert state_probe(z, states, EPISODE) is None
 
 
-def test_one_episode_is_not_enough(states: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="needs at least 2 episodes, got 1"):
-        state_probe(states, states, np.zeros(300, dtype=np.int64))
-
-
 def test_returns_to_go() -> None:
     # 3; 2 + 3/2; 1 + (2 + 3/2)/2.
     returns = returns_to_go(np.array([1.0, 2.0, 3.0]), 0.5)
@@ -196,7 +190,3 @@ def test_neighbours_of_a_larger_set() -> None:
 def test_a_distance_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match="the learned distances must be finite, but 2 of its"):
         agreement(matrix(np.nan, 1.0, 2.0), EXACT, EXACT)
-
-
-def test_rank_correlation_with_a_constant_is_zero() -> None:
-    assert rank_correlation(np.ones(4), np.arange(4.0)) == 0.0
