@@ -156,8 +156,7 @@ def _mlp(layers, x):
 
 
 @pytest.mark.parametrize(
-    ("method", "mode"),
-    [("drqv2", "joint"), ("simsr-rev", "joint"), ("simsr-rev", "alternating")],
+    ("method", "mode"), [("drqv2", "joint"), ("simsr-rev", "joint"), ("simsr-rev", "alternating")]
 )
 def test_fast_update_is_the_textbooks(make_agent, make_batch, method, mode):
     agent = make_agent(

@@ -6,13 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.agents.tdmpc import (
-    ACTION,
-    TINY,
-    assert_same_state,
-    random_sequences,
-    tiny_agent,
-)
+from tests.agents.tdmpc import ACTION, TINY, assert_same_state, random_sequences, tiny_agent
 from tests.replay import play
 
 from revbis.agents import TDMPCSettings

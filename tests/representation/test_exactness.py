@@ -8,13 +8,7 @@ import torch
 
 from revbis.objectives import make_objective
 from revbis.objectives.registry import OBJECTIVES
-from revbis.representation.exactness import (
-    BENCHMARK,
-    ExactnessSettings,
-    Training,
-    make,
-    measure,
-)
+from revbis.representation.exactness import BENCHMARK, ExactnessSettings, Training, make, measure
 from revbis.representation.problems import SCENARIOS, Problem, build, exact_distances
 
 OWN = "tests.objectives.own_objectives"

@@ -143,6 +143,14 @@ class Linear(nn.Linear):
         return functional.relu(y, inplace=True) if self.activation == "relu" else y
 
 
+def convolution(inputs: int, outputs: int, stride: int, kernel: int = 3) -> nn.Conv2d:
+    """A convolution with orthogonal weights for the ReLU that follows it, and zero biases."""
+    layer = nn.Conv2d(inputs, outputs, kernel_size=kernel, stride=stride, bias=True)
+    nn.init.orthogonal_(layer.weight, nn.init.calculate_gain("relu"))
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return layer
+
+
 class Readouts(nn.Module):
     """Several linear layers that read the same wide features, as rows of one matrix.
 
@@ -319,12 +327,6 @@ def as_shape(value: Any) -> Shape:
             f"{schema.shown(value)}"
         )
     return shape
-
-
-def as_action_size(value: Any) -> int:
-    """The dimension of an action."""
-    size: int = schema.convert(value, schema.Size, "action_size")
-    return size
 
 
 def as_settings(value: object, kind: type[S]) -> S:

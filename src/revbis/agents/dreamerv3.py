@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from revbis.agents.common import (
-    as_action_size,
     as_device,
     as_settings,
     as_shape,
@@ -87,7 +86,6 @@ class Streams:
 
 
 SUBJECT, EXTRA = "dreamerv3", "dreamer"
-Tree = dict[str, Any]
 
 
 class Parts(NamedTuple):
@@ -245,7 +243,7 @@ class DreamerV3:
         settings = as_settings(settings, DreamerV3Settings)
         self.observation_shape = as_shape(observation_shape)
         settings.check(self.observation_shape)
-        self.action_size = as_action_size(action_size)
+        self.action_size: int = schema.convert(action_size, schema.Size, "action_size")
         self.settings, self.device = settings, as_device(device)
         self._streams = Streams(schema.integer(seed, "seed", 0), self.device)
         with self._streams.drawing("parameters"):

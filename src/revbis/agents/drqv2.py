@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from revbis.agents.base import InferenceState, tensors_of
+from revbis.agents.base import BaseAgent, InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
     Linear,
     Readouts,
-    as_action_size,
     as_device,
     as_settings,
     as_shape,
@@ -28,6 +27,7 @@ from revbis.agents.common import (
     check_observation,
     check_observations,
     check_state,
+    convolution,
     fitting,
     restore,
     scaled_pixels,
@@ -75,7 +75,7 @@ class PixelEncoder(nn.Module):
         super().__init__()
         inputs = [shape[0], *[channels] * (len(strides) - 1)]
         self.convolutions = nn.ModuleList(
-            _convolution(n, channels, stride) for n, stride in zip(inputs, strides, strict=True)
+            convolution(n, channels, stride) for n, stride in zip(inputs, strides, strict=True)
         )
         try:
             with torch.no_grad():
@@ -92,8 +92,8 @@ class PixelEncoder(nn.Module):
         half = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if half else torch.float32
         x = scaled_pixels(observation, dtype)
-        for convolution in self.convolutions:
-            x = functional.relu(convolution(x), inplace=True)
+        for layer in self.convolutions:
+            x = functional.relu(layer(x), inplace=True)
         return x.permute(0, 2, 3, 1).flatten(start_dim=1)
 
 
@@ -151,13 +151,6 @@ class TwinQ(nn.Module):
         """[B, feature_dim] and [B, A] → two values, [B] each."""
         x = torch.cat([self.trunk(readout), action], dim=1)
         return self.q1(x).squeeze(1).float(), self.q2(x).squeeze(1).float()
-
-
-def _convolution(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, bias=True)
-    nn.init.orthogonal_(convolution.weight, nn.init.calculate_gain("relu"))
-    nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
-    return convolution
 
 
 def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
@@ -286,25 +279,15 @@ class Parts(ActorCriticParts):
     Attributes:
         norm: What follows φ's projection: LayerNorm with `encoder_norm`, else nothing.
         objective: The loss with its heads that trains the encoder too, or None.
-
-    Args:
-        observation_shape: (C, H, W) of images, or (D,) of vectors.
-        action_size: Dimension of an action.
-        settings: Objective and sizes.
-        device: Where the networks are.
     """
 
     settings: DrQV2Settings
 
     def __init__(
-        self,
-        observation_shape: Shape,
-        action_size: int,
-        settings: DrQV2Settings,
-        device: torch.device,
+        self, shape: Shape, action_size: int, settings: DrQV2Settings, device: torch.device
     ) -> None:
         s, projection = settings, settings.objective is not None
-        super().__init__(observation_shape, action_size, s, device, projection=projection)
+        super().__init__(shape, action_size, s, device, projection=projection)
         self.norm: nn.Module = nn.Identity()
         self.objective: Objective | None = None
         if s.objective is not None:
@@ -481,24 +464,16 @@ def critic_metrics(loss: Tensor, q1: Tensor, q2: Tensor, target_q: Tensor) -> Me
     }
 
 
-class ActorCritic:
+class ActorCritic(BaseAgent):
     """Acting, embedding, the steps of critic and actor, and the state: a subclass adds `learn`.
 
-    Args:
-        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
-        action_size: Dimension of an action.
-        settings: Sizes and rates.
+    Args as for the agents, and:
         make_parts: Makes the networks from shape, action size, settings and device.
         method: What states are of.
-        seed: Seed of the networks, the exploration and the updates.
-        device: Device of the networks.
 
     Attributes:
         parts: The networks.
         optimisers: By name.
-
-    Raises:
-        ValueError: For sizes that do not match, or bfloat16 on a CPU without it.
     """
 
     parts: ActorCriticParts
@@ -516,7 +491,7 @@ class ActorCritic:
         device: str | torch.device,
     ) -> None:
         self.observation_shape = as_shape(observation_shape)
-        self.action_size = as_action_size(action_size)
+        self.action_size: int = schema.convert(action_size, schema.Size, "action_size")
         self.settings, self.device, self._method = settings, as_device(device), method
         self._half = settings.half_precision
         if self._half:
@@ -525,8 +500,8 @@ class ActorCritic:
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
-            sizes = (self.observation_shape, self.action_size)
-            self.parts = make_parts(*sizes, settings, self.device)
+            shape = self.observation_shape
+            self.parts = make_parts(shape, self.action_size, settings, self.device)
         self.optimisers = self.parts.make_optimisers()
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
         self._update_generator = torch.Generator(self.device).manual_seed(seeds[2])
@@ -535,13 +510,6 @@ class ActorCritic:
         """Standard deviation of the noise at an agent step."""
         s = self.settings
         return linear_schedule(s.noise_start, s.noise_end, s.noise_steps, step)
-
-    def status(self) -> dict[str, float]:
-        """Nothing: there is no number that a progress line should show."""
-        return {}
-
-    def begin_episode(self) -> None:
-        """Does nothing: an action depends on the current observation only."""
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:

@@ -130,13 +130,7 @@ _TDMPC_PRESETS = {
 
 
 def tdmpc_presets(name: str, task: str, observation: str) -> Values:
-    """The settings that differ from other agents', each as value and source.
-
-    Args:
-        name: The preset.
-        task: The task; frames per action depend on it.
-        observation: pixels or state.
-    """
+    """The settings that differ from other agents'; frames per action depend on the task."""
     return _TDMPC_PRESETS[name, observation] | {"action_repeat": _tdmpc_repeat(task)}
 
 
@@ -154,7 +148,7 @@ def _tdmpc_repeat(task: str) -> tuple[int, str]:
     return (2 if local.startswith(_SHORT_REPEATS) else 4), TDMPC
 
 
-SHEEPRL, OURS = "sheeprl's dreamer_v3_S", "ours"
+SHEEPRL = "sheeprl's dreamer_v3_S"
 
 _DREAMER_PAPER: Values = {
     "pixels": (64, SHEEPRL),
@@ -197,15 +191,7 @@ _DREAMER_CPU: Values = _DREAMER_PAPER | {
     "critic_learning_rate": (3e-4, OURS),
 }
 
-_DREAMER_PRESETS = {"paper": _DREAMER_PAPER, "cpu": _DREAMER_CPU}
-
 
 def dreamerv3_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
-    """The settings that differ from other agents', each as value and source.
-
-    Args:
-        name: The preset.
-        task: The task.
-        observation: pixels or state.
-    """
-    return _DREAMER_PRESETS[name]
+    """The settings that differ from other agents'."""
+    return {"paper": _DREAMER_PAPER, "cpu": _DREAMER_CPU}[name]

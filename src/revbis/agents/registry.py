@@ -99,12 +99,7 @@ OWN = "agent:"  # stands before the factory of a user's own agent
 
 
 def _shipped(
-    kind: str,
-    settings: type[AgentSettings],
-    text: str,
-    *,
-    exported: bool = True,
-    **more: Any,
+    kind: str, settings: type[AgentSettings], text: str, *, exported: bool = True, **more: Any
 ) -> AgentEntry:
     """The entry of an agent of this package: the class `kind` in the module of the same name."""
     name, module = kind.lower(), f"revbis.agents.{kind.lower()}"

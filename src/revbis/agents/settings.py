@@ -25,12 +25,7 @@ from revbis.io.schema import (
     Text,
     UpTo4096,
 )
-from revbis.objectives.registry import (
-    OBJECTIVES,
-    accepted_options,
-    check_name,
-    needs_one_step,
-)
+from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name, needs_one_step
 
 Shape = tuple[int, ...]
 
@@ -97,11 +92,7 @@ class AgentSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSettings(AgentSettings):
-    """Settings of a user's own agent, whose options only its factory knows.
-
-    Raises:
-        ValueError: If a value is not of its type or out of range.
-    """
+    """Settings of a user's own agent, whose options only its factory knows."""
 
     agent_options: tuple[Text, ...] = ()
     """NAME=VALUE for the factory of your own agent; a VALUE is a number, true, a [list] or text."""
@@ -127,7 +118,8 @@ class OwnSettings(AgentSettings):
         return options
 
 
-_KERNEL = 3  # side of a convolution's window
+_KERNELS = (3, 3, 3, 3)  # sides of the convolutions' windows, of DrQ-v2
+KERNELS = (7, 5, 3, 3)  # the same, of TD-MPC
 _FLOAT = 4  # bytes
 _OPTIONS_OF = {
     "beta": "MICo's distance",
@@ -143,9 +135,6 @@ class ActorCriticSettings(AgentSettings):
     """The networks, rates and noise of DrQ-v2 and of agents built on it.
 
     An objective is here any loss that trains the encoder beside the critic's.
-
-    Raises:
-        ValueError: If a value is out of range.
     """
 
     mode: Literal["joint", "alternating", "balanced"] = "alternating"
@@ -202,11 +191,8 @@ class ActorCriticSettings(AgentSettings):
         if len(observation_shape) != 3:
             return 0
         channels, side, _ = observation_shape
-        numbers = channels * side**2
-        for stride in self.strides:
-            side = (side - _KERNEL) // stride + 1
-            numbers += self.channels * side**2
-        return _PASSES * batch * numbers * _FLOAT
+        maps = sum(after**2 for after in _sides_after(side, _KERNELS, self.strides))
+        return _PASSES * batch * (channels * side**2 + self.channels * maps) * _FLOAT
 
     def for_inference(self) -> Self:
         """The same settings, not compiled and in full precision."""
@@ -215,11 +201,7 @@ class ActorCriticSettings(AgentSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class DrQV2Settings(ActorCriticSettings):
-    """DrQ-v2 and its bisimulation objective; the defaults are the paper's.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """DrQ-v2 and its bisimulation objective; the defaults are the paper's."""
 
     objective: Annotated[Text | None, tyro.conf.Suppress] = None
     """The objective by name or as package.module:factory; it follows from the method."""
@@ -297,14 +279,19 @@ def check_strides(sides: Sequence[int], strides: Sequence[int]) -> None:
     Raises:
         ValueError: With what to do.
     """
-    side = min(sides)
-    for stride in strides:
-        side = (side - _KERNEL) // stride + 1
-        if side < 1:
-            raise ValueError(
-                f"images of {sides[0]}x{sides[1]} are too small for four convolutions with strides "
-                f"{tuple(strides)}: use more pixels or smaller strides"
-            )
+    if min(_sides_after(min(sides), _KERNELS, strides)) < 1:
+        raise ValueError(
+            f"images of {sides[0]}x{sides[1]} are too small for four convolutions with strides "
+            f"{tuple(strides)}: use more pixels or smaller strides"
+        )
+
+
+def _sides_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Sides of each convolution's output; below 1 from where the image is too small."""
+    sides = [side]
+    for kernel, stride in zip(kernels, strides, strict=True):
+        sides.append((sides[-1] - kernel) // stride + 1)
+    return sides[1:]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,16 +342,9 @@ class TacoSettings(ActorCriticSettings):
         return int(1.25 * action_size) + 1 if self.token_dim is None else self.token_dim
 
 
-KERNELS = (7, 5, 3, 3)  # sides of the convolutions' windows
-
-
 @dataclass(frozen=True, kw_only=True)
 class TDMPCSettings(AgentSettings):
-    """TD-MPC; the defaults are its authors' for pixels.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """TD-MPC; the defaults are its authors' for pixels."""
 
     batch_size: Batch = 256
     """Sequences in an update."""
@@ -454,10 +434,8 @@ class TDMPCSettings(AgentSettings):
             return 0
         channels, side, _ = observation_shape
         image = channels * side**2
-        numbers = image
-        for kernel, stride in zip(KERNELS, self.strides, strict=True):
-            side = (side - kernel) // stride + 1
-            numbers += self.channels * side**2
+        maps = sum(after**2 for after in _sides_after(side, KERNELS, self.strides))
+        numbers = image + self.channels * maps
         return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)
 
 
@@ -467,15 +445,13 @@ def feature_side(side: int, strides: tuple[int, ...]) -> int:
     Raises:
         ValueError: If images are too small for the convolutions; with what to do.
     """
-    left = side
-    for kernel, stride in zip(KERNELS, strides, strict=True):
-        left = (left - kernel) // stride + 1
-        if left < 1:
-            raise ValueError(
-                f"images of {side}x{side} are too small for convolutions of {KERNELS} with strides "
-                f"{tuple(strides)}: use more pixels or smaller strides"
-            )
-    return left
+    sides = _sides_after(side, KERNELS, strides)
+    if min(sides) < 1:
+        raise ValueError(
+            f"images of {side}x{side} are too small for convolutions of {KERNELS} with strides "
+            f"{tuple(strides)}: use more pixels or smaller strides"
+        )
+    return sides[-1]
 
 
 _DREAMER_PASSES = 6  # encoder and decoder: activations, their gradients, temporaries
@@ -485,11 +461,7 @@ Length = Annotated[int, Meta(ge=2, le=4096)]
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerV3Settings(AgentSettings):
-    """Dreamer-v3; the defaults are those of sheeprl's size S.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """Dreamer-v3; the defaults are those of sheeprl's size S."""
 
     batch_size: Batch = 16
     """Sequences in an update."""

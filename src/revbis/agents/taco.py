@@ -228,24 +228,14 @@ class TacoParts(ActorCriticParts):
 
     Attributes:
         objective: The losses with their heads; None where all are off.
-
-    Args:
-        observation_shape: (C, H, W) of images, or (D,) of vectors.
-        action_size: Dimension of an action.
-        settings: Losses, tokens and sizes.
-        device: Where the networks are.
     """
 
     def __init__(
-        self,
-        observation_shape: Shape,
-        action_size: int,
-        settings: TacoSettings,
-        device: torch.device,
+        self, shape: Shape, action_size: int, settings: TacoSettings, device: torch.device
     ) -> None:
         size = settings.token_size(action_size)
         super().__init__(
-            observation_shape,
+            shape,
             action_size,
             settings,
             device,
@@ -349,12 +339,7 @@ class Taco(ActorCritic):
         return metrics | noise | {"batch_reward": batch.reward.mean()}
 
     def _together(
-        self,
-        batch: Batch,
-        window: Window,
-        heads: TacoHeads,
-        deviation: float,
-        with_metrics: bool,
+        self, batch: Batch, window: Window, heads: TacoHeads, deviation: float, with_metrics: bool
     ) -> Metrics:
         """Joint and balanced: the losses share the critic's encoder passes and its step."""
         parts = self.parts
@@ -379,12 +364,7 @@ class Taco(ActorCritic):
         return metrics | objective_metrics(out.metrics if with_metrics else out.losses)
 
     def _alternating(
-        self,
-        batch: Batch,
-        window: Window,
-        heads: TacoHeads,
-        deviation: float,
-        with_metrics: bool,
+        self, batch: Batch, window: Window, heads: TacoHeads, deviation: float, with_metrics: bool
     ) -> Metrics:
         """The steps of critic and actor, then the losses' with one more encoder pass."""
         sizes = StepSizes(self.parts.encoder if with_metrics else None)

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from revbis.agents.base import InferenceState, tensors_of
+from revbis.agents.base import BaseAgent, InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
     Linear,
-    as_action_size,
     as_device,
     as_settings,
     as_shape,
@@ -23,6 +22,7 @@ from revbis.agents.common import (
     check_observations,
     check_state,
     check_tensor,
+    convolution,
     fitting,
     moved,
     observation_type,
@@ -154,7 +154,7 @@ class PixelEncoder(nn.Module):
         channels, strides = settings.channels, settings.strides
         inputs = [shape[0], channels, channels, channels]
         self.convolutions = nn.ModuleList(
-            map(_convolution, inputs, [channels] * 4, strides, KERNELS)
+            map(convolution, inputs, [channels] * 4, strides, KERNELS)
         )
         height, width = (feature_side(side, strides) for side in shape[1:])
         self.last = Linear(channels * height * width, settings.latent_dim)
@@ -162,8 +162,8 @@ class PixelEncoder(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """uint8 [B, C, H, W] → z, [B, latent_dim]."""
         x = observation.to(torch.float32, memory_format=torch.channels_last).div_(255)
-        for convolution in self.convolutions:
-            x = functional.relu(convolution(x), inplace=True)
+        for layer in self.convolutions:
+            x = functional.relu(layer(x), inplace=True)
         z: Tensor = self.last(x.permute(0, 2, 3, 1).flatten(start_dim=1))
         return z
 
@@ -286,18 +286,11 @@ class Target(nn.Module):
         torch._foreach_lerp_(list(self.parameters()), sources, rate)
 
 
-def _convolution(inputs: int, outputs: int, stride: int, kernel: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(inputs, outputs, kernel_size=kernel, stride=stride, bias=True)
-    nn.init.orthogonal_(convolution.weight, nn.init.calculate_gain("relu"))
-    nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
-    return convolution
-
-
 _LEAST_PRIORITY = 1e-6
 _PATIENCE = 20  # times the horizon: transitions without an episode that long
 
 
-class TDMPC:
+class TDMPC(BaseAgent):
     """Encoder, latent dynamics, reward, twin values and policy, and a planner that uses them.
 
     Training and evaluation each have a plan and a generator of their own. An episode's kind follows
@@ -326,13 +319,13 @@ class TDMPC:
         device: str | torch.device = "cpu",
     ) -> None:
         self.observation_shape = as_shape(observation_shape)
-        self.action_size = action_size = as_action_size(action_size)
+        self.action_size: int = schema.convert(action_size, schema.Size, "action_size")
         self.settings, self.device = as_settings(settings, TDMPCSettings), as_device(device)
         sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(4)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
-            self.model = Model(self.observation_shape, action_size, settings).to(self.device)
+            self.model = Model(self.observation_shape, self.action_size, settings).to(self.device)
         self.target = Target(self.model)
         trained = {"model": self.model.learned(), "actor": self.model.actor.parameters()}
         rate = settings.learning_rate
@@ -347,10 +340,6 @@ class TDMPC:
         self._plans = {explore: self._no_plan() for explore in (True, False)}
         # Of the last update. Before the first one all predicted returns are 0, whatever γ is.
         self._step, self._updates, self._discount = 0, 0, 0.0
-
-    def status(self) -> dict[str, float]:
-        """Nothing: there is no number that a progress line should show."""
-        return {}
 
     def deviation(self, step: int) -> float:
         """Least standard deviation of planned actions at an agent step."""

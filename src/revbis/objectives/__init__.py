@@ -48,28 +48,7 @@ if TYPE_CHECKING:
     )
     from revbis.objectives.prediction import PredictionObjective
 
-_HOMES = {
-    "AdaptiveCoefficient": "bisimulation",
-    "BaseObjective": "base",
-    "BisimulationObjective": "bisimulation",
-    "DBCObjective": "dbc",
-    "NonFiniteError": "base",
-    "Objective": "base",
-    "ObjectiveOutput": "base",
-    "PredictionObjective": "prediction",
-    "Transitions": "base",
-    "energy_distance": "distances",
-    "gaussian_w2": "bisimulation",
-    "l1_distance": "distances",
-    "l2_distance": "distances",
-    "mico_distance": "distances",
-    "normalise": "distances",
-    "pair_discount": "bisimulation",
-    "reward_gap": "bisimulation",
-    "simsr_distance": "distances",
-    "smooth_gap": "bisimulation",
-    "target": "bisimulation",
-}
+_MODULES = ("base", "bisimulation", "dbc", "distances", "prediction")  # which import torch
 
 __all__ = [
     "DESIGNS",
@@ -103,6 +82,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return vars(import_module(f"revbis.objectives.{_HOMES[name]}"))[name]
+    for module in _MODULES if name in __all__ else ():
+        members = vars(import_module(f"revbis.objectives.{module}"))
+        if name in members:
+            return members[name]
     raise AttributeError(f"module 'revbis.objectives' has no attribute {name!r}")

@@ -400,19 +400,10 @@ class BaseObjective(nn.Module):
         policy_action: Tensor | None = None,
         next_policy_action: Tensor | None = None,
     ) -> ObjectiveOutput:
-        """The losses of one batch.
+        """The losses of one batch; arguments as for `Objective`.
 
-        Args:
-            z: Embeddings φ(s), [B, D], with gradient.
-            action: [B, A].
-            reward: [B] or [B, 1]; for n-step transitions the discounted sum.
-            discount: [B] or [B, 1]: γⁿ, and 0 where the episode terminated. Adaptive weights do
-                not use it, as in Eq. 9.
-            next_z: Embeddings of the next states, [B, D]; no gradient reaches them.
-            generator: Draws the partners when pairs are permuted.
-            policy_action: Actions of the current policy at the states of z, [B, A]; needed where
-                `policy_actions` names it, and without gradient.
-            next_policy_action: The same at the next states.
+        Adaptive weights do not use the discount, as in Eq. 9. The generator draws the partners when
+        pairs are permuted.
 
         Raises:
             ValueError: For wrong shapes, or an action of the policy that is missing.

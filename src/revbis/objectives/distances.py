@@ -18,12 +18,7 @@ _SHORTEST = {
     torch.float64: 1e-290,
 }
 # Coordinates beyond it count as this large: their squares and gradients would overflow.
-_FARTHEST = {
-    torch.float16: 1e3,
-    torch.bfloat16: 1e15,
-    torch.float32: 1e15,
-    torch.float64: 1e140,
-}
+_FARTHEST = {torch.float16: 1e3, torch.bfloat16: 1e15, torch.float32: 1e15, torch.float64: 1e140}
 _COSINE_LIMITS = (0.0001, 0.9999)  # of the paper's pseudocode
 
 

@@ -144,7 +144,8 @@ class ObjectiveEntry:
 
 
 def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
-    options = [option for option in _OPTIONS if option != "normalisation" or _scales(design)]
+    lengths = design.distance == "energy"  # which embeddings of length 1 do not have
+    options = [option for option in _OPTIONS if option != "normalisation" or not lengths]
     options += ["beta"] if design.distance == "mico" else []
     options += ["coefficient"] if design.adaptive else []
     options += [] if design.released else ["reward_scale"]
@@ -155,11 +156,6 @@ def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
         defaults |= {"reward_scale": "running"}
     builder = "revbis.objectives.bisimulation:make"
     return ObjectiveEntry(name, builder, design.description, tuple(options), defaults)
-
-
-def _scales(design: Design) -> bool:
-    """Whether embeddings may be scaled to length 1: the energy distance needs their length."""
-    return design.distance != "energy"
 
 
 def _baseline(name: str, description: str, *, rewards: bool) -> ObjectiveEntry:
@@ -276,9 +272,7 @@ def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
         return value if value in ("learned", "discount") else _fixed_c(value)
     if option == "hidden":
         return schema.convert(value, schema.Size, option)
-    if option == "normalisation" and not isinstance(value, bool):
-        raise ValueError(f"{option} must be True or False, got {value!r:.80}")
-    return value
+    return schema.flag(value, option) if option == "normalisation" else value
 
 
 def _fixed_c(value: Any) -> float:

@@ -124,7 +124,8 @@ def collect(
         played: Called after each episode.
     """
     env = make_env(**{**environment, **_CLEAN}, seed=0)
-    disturbance = Disturbance(environment, _features(env), "eval")
+    features = 0 if env.render_mode else int(env.observation_space.shape[0])
+    disturbance = Disturbance(environment, features, "eval")
     stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
     episodes = []
     try:
@@ -200,7 +201,3 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
         rewards=np.asarray(rewards, dtype=np.float64),
         terminated=terminated,
     )
-
-
-def _features(env: Any) -> int:
-    return 0 if env.render_mode else int(env.observation_space.shape[0])

@@ -149,12 +149,9 @@ def write_csv(results: Results, path: Path) -> None:
     writer = csv.DictWriter(text, names)
     writer.writeheader()
     for row in results.rows:
-        writer.writerow({name: _number(value) for name, value in row.items()})
+        short = {name: f"{each:.6g}" for name, each in row.items() if isinstance(each, float)}
+        writer.writerow(row | short)
     atomic_write(path, text.getvalue().encode())
-
-
-def _number(value: object) -> object:
-    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def interval_text(value: Interval[float] | None, with_ends: bool) -> str:

@@ -14,12 +14,7 @@ from torch import Tensor
 from revbis.io import schema
 from revbis.tabular import FiniteMDP, action_value, examples, optimal_policy, policy_value, solve
 from revbis.tabular.mdp import as_mdp, as_policy
-from revbis.tabular.operators import (
-    independent_coupling,
-    reward_gap,
-    state_action_distance,
-    target,
-)
+from revbis.tabular.operators import independent_coupling, reward_gap, state_action_distance, target
 
 _CELL = 2  # pixels
 _SIDE = 16  # pixels of a random image

@@ -82,11 +82,7 @@ class Pool:
         valued = self._time < np.repeat(complete, lengths)
         self._valued = _some(np.flatnonzero(valued), generator)
 
-    def measure(
-        self,
-        embed: Embed,
-        distance: Distance,
-    ) -> dict[str, float]:
+    def measure(self, embed: Embed, distance: Distance) -> dict[str, float]:
         """Every measure of every embedding, by the names of `revbis.representation.measures`.
 
         Args:
@@ -145,10 +141,7 @@ class Pool:
         return factors
 
     def _redrawn(
-        self,
-        embed: Embed,
-        disturbance: Disturbance,
-        generator: np.random.Generator,
+        self, embed: Embed, disturbance: Disturbance, generator: np.random.Generator
     ) -> Embeddings:
         """Embeddings of the anchors' moments with the disturbance drawn once more."""
         parts = []
