@@ -220,10 +220,3 @@ def until(holds, seconds: float = 120):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return value
-
-
-def test_the_file_says_what_it_is_of(tmp_path: Path) -> None:
-    run_cell(tmp_path, CELL, quiet)
-    key = json.loads(cell_path(CELL, tmp_path).read_text())["key"]
-    assert key["settings"]["steps"] == 2 and key["scenario"][0] == "rooms"
-    assert np.isfinite(read_result(CELL, tmp_path)["phi_error"])

@@ -515,11 +515,8 @@ class ActorCritic(BaseAgent):
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
         """The action for one observation, [A] in [−1, 1].
 
-        Args:
-            observation: Of the agent's observation shape.
-            step: Agent steps so far.
-            explore: Act uniformly at random at first, and with noise later. Otherwise return the
-                mean action and draw no random numbers.
+        Exploring, it is uniformly random at first, and has noise later. Otherwise it is the mean
+        action, and no random numbers are drawn.
         """
         check_observation(observation, self.observation_shape)
         if explore and step < self.settings.explore_steps:
@@ -532,11 +529,7 @@ class ActorCritic(BaseAgent):
         return np.asarray(mean[0].numpy(), dtype=np.float32)
 
     def embed(self, observations: Tensor) -> Tensor:
-        """φ of a batch, [B, latent_dim]; where there is none the critic's trunk, [B, feature_dim].
-
-        Args:
-            observations: [B, *observation_shape].
-        """
+        """φ of a batch, [B, latent_dim]; without one the critic's trunk, [B, feature_dim]."""
         embeddings = self.embeddings(observations)
         return embeddings.get("phi", embeddings["trunk"])
 

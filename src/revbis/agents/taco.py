@@ -33,28 +33,12 @@ if TYPE_CHECKING:
 
 
 def bilinear_logits(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """How well each y matches each x: xᵢᵀ W yⱼ.
-
-    Args:
-        x: [B, D].
-        y: [B, D].
-        weight: W, [D, D].
-
-    Returns:
-        [B, B], a row for each x.
-    """
+    """How well each y matches each x: xᵢᵀ W yⱼ, [B, D] × [B, D] → [B, B], a row for each x."""
     return x @ weight @ y.T
 
 
 def contrastive_loss(logits: Tensor) -> Tensor:
-    """InfoNCE: cross-entropy of choosing, for each row, the match in the same column.
-
-    Args:
-        logits: [B, B]; the matches are on the diagonal, the rest of a row are the negatives.
-
-    Returns:
-        [B].
-    """
+    """InfoNCE: cross-entropy of choosing, in each row, the match on the diagonal; [B, B] → [B]."""
     return functional.cross_entropy(logits, _own(logits), reduction="none")
 
 
@@ -192,14 +176,9 @@ def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def sample_batch(replay: Replay, batch_size: int, action_steps: int) -> Batch:
-    """Transitions of n steps, the replay's n, each with a window of K steps.
+    """Transitions of n steps, the replay's n, each with a window of K = `action_steps` steps.
 
     Every image has a random shift of its own.
-
-    Args:
-        replay: The replay buffer.
-        batch_size: Transitions.
-        action_steps: K.
     """
     n, k = replay.n_step, action_steps
     at = (0, 0, n) if n == k else (0, 0, n, k)

@@ -369,12 +369,9 @@ class TDMPC(BaseAgent):
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
         """The first action of a plan, [A] in [−1, 1].
 
-        Args:
-            observation: Of the agent's observation shape.
-            step: Agent steps so far, for the schedules; evaluation takes those of the last update.
-            explore: Act uniformly at random at first, and with noise later. Otherwise return the
-                action as planned. Planning itself draws random numbers, in evaluation from a
-                generator that starts anew with each episode.
+        Exploring, it is uniformly random at first, and has noise later. Otherwise it is as planned,
+        by the schedules at the last update, with random numbers of a generator that starts anew
+        with each episode.
         """
         check_observation(observation, self.observation_shape)
         step = step if explore else self._step
@@ -399,11 +396,7 @@ class TDMPC(BaseAgent):
 
     @torch.no_grad()
     def embed(self, observations: Tensor) -> Tensor:
-        """The latent states z of a batch, [B, latent_dim].
-
-        Args:
-            observations: [B, *observation_shape].
-        """
+        """The latent states z of a batch, [B, latent_dim]."""
         check_observations(observations, self.observation_shape)
         z: Tensor = self.model.encoder(observations.to(self.device))
         return z

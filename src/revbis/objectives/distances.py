@@ -47,15 +47,9 @@ def mico_distance(x: Tensor, y: Tensor, beta: float = 0.1, *, rowwise: bool = Fa
 
 
 def simsr_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
-    r"""SimSR's distance \(1 − \cos(x, y)\) (Eq. 5).
+    r"""SimSR's distance \(1 − \cos(x, y)\) (Eq. 5); shapes as for `mico_distance`.
 
-    Args:
-        x: [N, D].
-        y: [M, D].
-        rowwise: Compare row i of x with row i of y only (M = N).
-
-    Returns:
-        [N, M], or [N] rowwise; in [0, 2], and 1 where a vector is zero.
+    It is in [0, 2], and 1 where a vector is zero.
     """
     with _full_precision(x):
         x_direction = _polar(x)[1]
@@ -64,18 +58,10 @@ def simsr_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
 
 
 def energy_distance(x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
-    r"""The energy distance \((n(x) + n(y))/2 + ‖e(x) − e(y)‖²\).
+    r"""The energy distance \((n(x) + n(y))/2 + ‖e(x) − e(y)‖²\); shapes as for `mico_distance`.
 
     e is all of an embedding but its last number, and n = softplus of that one: what x is away from
     itself. Every MICo and revised metric has this form exactly (docs/exact-metrics.md).
-
-    Args:
-        x: [N, D].
-        y: [M, D].
-        rowwise: Compare row i of x with row i of y only (M = N).
-
-    Returns:
-        [N, M], or [N] rowwise.
     """
     with _full_precision(x):
         x_place, x_half = _energy_parts(x)

@@ -230,8 +230,6 @@ class Measurement:
     """What a method learned of its exact metric.
 
     Attributes:
-        method: The objective's name.
-        seed: The seed.
         metric: The exact metric that it is compared with.
         claims: The policy whose metric its loss learns: "target" where it asks for actions of that
             policy, else "behaviour".
@@ -243,8 +241,6 @@ class Measurement:
         untrained_denoising: The same before training.
     """
 
-    method: str
-    seed: int
     metric: str
     claims: Literal["target", "behaviour"]
     c: float
@@ -300,8 +296,6 @@ def measure(
             untrained=rank_correlation(start[i, j], wanted[0][i, j]),
         )
     return Measurement(
-        method=method,
-        seed=seed,
         metric=objective.metric,
         claims="target" if objective.policy_actions else "behaviour",
         c=settings.gamma if c is None else c,
