@@ -81,7 +81,6 @@ def filled_in(shape, size, settings, *, seed, device):
     return SimpleNamespace(**dict.fromkeys(names.split(), 1))
 
 
-not_a_function = 3
 acts_wrongly = changed(act=lambda self, observation, step: np.zeros(1, np.float32))
 acts_in_tensors = changed(act=lambda self, o, step, *, explore: torch.zeros(1))
 acts_twice = changed(act=lambda self, o, step, *, explore: np.zeros(2, np.float32))

@@ -14,7 +14,6 @@ from revbis.agents.common import Adam, Linear, Readouts
 
 # Adam against PyTorch's own, to the last bit
 
-
 RATES = (3e-4, 1e-2)
 
 
@@ -193,7 +192,6 @@ def test_what_readouts_cannot_do(onednn):
 
 
 # What the agent is given from outside: each mistake is one error that names it
-
 
 SETTINGS = DrQV2Settings(**SMALL)
 

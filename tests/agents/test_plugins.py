@@ -71,8 +71,6 @@ def test_functions_are_those_of_the_protocol():
 
 
 MISTAKES = {
-    "no_such_function": "has no function 'no_such_function'",
-    "not_a_function": "has no function 'not_a_function'",
     "raises": r"the factory raised KeyError at own_agents.py:\d+: 'network\\nof two lines'",
     "takes_no_seed": r"\(observation_shape, action_size, settings, seed=..., device=...\): got an",
     "returns_none": "the factory must return an agent, got None",
