@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from tests.runs import evaluations, flags, stop_after, tiny_config
+from tests.agents.tdmpc import assert_same_state
+from tests.runs import evaluations, flags, networks, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.envs import make_env
@@ -58,16 +59,7 @@ def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
     assert checkpoint.name == f"frame-{400 * lines:012d}"
     assert train(config)
     assert evaluations(config) == evaluations(undisturbed)
-    one, two = (open_run(run.directory)[1].state_dict() for run in (config, undisturbed))
-    assert same(one, two)
-
-
-def same(one, two):
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
-    if isinstance(one, (list, tuple)):
-        return all(map(same, one, two, strict=True))
-    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
+    assert_same_state(*(open_run(run.directory)[1].state_dict() for run in (config, undisturbed)))
 
 
 def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(tmp_path):
@@ -152,9 +144,7 @@ def test_learning_and_other_records_are_as_without(tmp_path, monkeypatch):
         assert train(one)
     plain = [{k: v for k, v in line.items() if "train" not in k} for line in evaluations(both)]
     assert plain == evaluations(one)
-    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (both, one))
-    for name, network in wanted.items():
-        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+    assert_same_state(networks(both), networks(one))
 
 
 def test_a_run_of_an_earlier_version_resumes(tmp_path, monkeypatch, capsys):
@@ -233,9 +223,7 @@ def test_nothing_else_changes(measured, tmp_path):
     assert train(plain)
     without = [{k: v for k, v in e.items() if k != "yardsticks"} for e in evaluations(measured)]
     assert without == evaluations(plain)
-    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (plain, measured))
-    for name, network in wanted.items():
-        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+    assert_same_state(networks(plain), networks(measured))
 
 
 def test_an_interrupted_run_has_the_same(measured, tmp_path):

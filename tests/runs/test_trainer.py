@@ -174,15 +174,6 @@ def test_a_larger_budget_goes_on(undisturbed_walk: list[dict], tmp_path: Path) -
     assert evaluations(long) == undisturbed_walk
 
 
-def test_unsafe_change_is_refused_with_the_difference(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(20))
-    changed = tiny_config(tmp_path, **WALK, learning_rate=0.5, n_step=2)
-    with pytest.raises(ValueError, match=r"--n-step was 3, now 2; --learning-rate was 0\.0003"):
-        train(changed)
-    assert evaluations(config)
-
-
 def test_safe_change_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = tiny_config(tmp_path, **WALK)
     train(config, stop=stop_after(20))

@@ -84,13 +84,6 @@ def test_wrong_indices_are_refused(both, i, j, message):
             result.reduced_pairs(i, j)
 
 
-@pytest.mark.parametrize("form", [0, 1], ids=["low", "full"])
-@pytest.mark.parametrize("index", [-1, 999, 0.5])
-def test_wrong_rows_are_refused(both, form, index):
-    with pytest.raises(ValueError, match="i must"):
-        both[form].row(index)
-
-
 def test_empty_indices_are_allowed(both):
     for result in both:
         nobody = np.array([], dtype=int)
