@@ -96,7 +96,6 @@ WALK = {
     "eval_episodes": 2,
 }
 NOISY = {**WALK, "state_noise": 6}
-NAMES = ("mean_return", "returns", "success_any", "success_last")
 
 
 @pytest.mark.parametrize(
@@ -167,18 +166,6 @@ def test_success_on_both(tmp_path):
     for line in evaluations(config):
         assert line["train_success_any"] == line["success_any"]  # whatever is seen
         assert all(isinstance(value, bool) for value in line["train_success_last"])
-
-
-def test_an_interrupted_run_keeps_both(tmp_path):
-    whole, parts = (tiny_config(tmp_path / name, **NOISY) for name in ("whole", "parts"))
-    assert train(whole)
-    assert not train(parts, stop=stop_after(73))
-    state = json.loads(
-        (max((parts.directory / "checkpoints").glob("frame-*")) / "state.json").read_text()
-    )
-    assert all(f"train_{name}" in state["records"]["evaluations"][0] for name in NAMES)
-    assert train(parts)
-    assert evaluations(parts) == evaluations(whole)
 
 
 torch.set_num_threads(1)

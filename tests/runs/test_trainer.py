@@ -181,10 +181,6 @@ def test_safe_change_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert "--checkpoint-every was 200, now 300" in caplog.text
 
 
-def everything_below(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def newest_folder(config) -> Path:
     return sorted((config.directory / "checkpoints").glob("frame-*"))[-1]
 
@@ -217,17 +213,6 @@ def test_damaged_checkpoint_is_passed_over(
     assert "resumed at frame 400" in caplog.text
     assert (folder.parent / f"damaged-{folder.name}").exists()
     assert evaluations(config) == undisturbed_walk
-
-
-def test_no_whole_checkpoint_is_an_error(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(20))
-    (newest_folder(config) / "agent.pt").write_bytes(b"")
-    before = everything_below(config.directory / "checkpoints"), evaluations(config)
-    for _ in range(2):
-        with pytest.raises(DamagedError, match=r"no checkpoint .* is intact .*--restart"):
-            train(config)
-    assert (everything_below(config.directory / "checkpoints"), evaluations(config)) == before
 
 
 def test_checkpoints_run_no_code(tmp_path: Path) -> None:
