@@ -68,7 +68,6 @@ def test_the_copy_loads(folder: Path) -> None:
         ("agent.json", None, "is not an export: it has no agent.json"),
         ("agent.json", b"", "is not from revbis export: it is not JSON"),
         ("agent.json", b"[" * 10_000, "is not from revbis export: it is nested too deeply"),
-        ("agent.json", b"[]", "is not from revbis export: it must be a mapping"),
         ("agent.json", b"{}", "its format must be 'revbis export 1', got None"),
         ("agent.json", b" " * 2_000_000, "is larger than any agent.json"),
         ("weights.safetensors", None, "is incomplete: it has no weights.safetensors"),
@@ -107,10 +106,6 @@ def set_nan(tensors: dict[str, torch.Tensor]) -> None:
     tensors["model.actor.last.bias"][0] = float("nan")
 
 
-def rename(tensors: dict[str, torch.Tensor]) -> None:
-    tensors["model.actor.first.bias"] = tensors.pop("model.actor.last.bias")
-
-
 WIDE = {"model.actor.last.bias": torch.zeros(7)}
 DOUBLE = {"model.actor.last.bias": torch.zeros(1, dtype=torch.float64)}
 
@@ -119,12 +114,10 @@ DOUBLE = {"model.actor.last.bias": torch.zeros(1, dtype=torch.float64)}
     ("change", "message"),
     [
         (set_nan, "model.actor.last.bias must be finite"),
-        (rename, "it has no model.actor.last.bias"),
         (lambda t: t.pop("model.encoder.first.weight"), "it has no model.encoder.first.weight"),
         (lambda t: t.update({"x\ny": torch.zeros(1)}), r"'x\ny' is not of this agent"),
         (lambda t: t.update(WIDE), "model.actor.last.bias must be [1], got [7]"),
         (lambda t: t.update(DOUBLE), "model.actor.last.bias must be float32, got float64"),
-        (dict.clear, "it has no model.actor.first.bias"),
     ],
 )
 def test_weights_that_do_not_fit(change, message: str, folder: Path) -> None:
@@ -135,20 +128,13 @@ def test_weights_that_do_not_fit(change, message: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"format": "revbis export 2"}, "its format must be 'revbis export 1', got 'revbis ex"),
         ({"action_size": 3}, "does not fit agent.json: model.actor.last.bias must be [3], got [1]"),
-        ({"action_size": 0}, "it.action_size must be at least 1, got 0"),
         ({"observation_shape": [3]}, "does not fit agent.json"),
-        ({"observation_shape": []}, "observation_shape"),
         ({"observation_shape": [3, 24, 24]}, "its observation_shape must be (3,), got (3, 24, 24)"),
         ({"numbers": {}}, "its numbers must be ['discount', 'step'], got []"),
         ({"numbers": {"step": 1, "discount": 2}}, "discount must be in [0, 1), got 2"),
-        ({"numbers": {"step": -1, "discount": 0.9}}, "step must be at least 0"),
-        ({"numbers": {"step": 0, "discount": float("nan")}}, "discount must be in [0, 1), got nan"),
         ({"weights": {"bytes": -1, "digest": ""}}, "must be at least 0, got -1"),
-        ({"frames": "many"}, "it.frames must be a whole number, got 'many'"),
         ({"config": {}}, "its method must be a name, got None"),
-        ({"config": []}, "it.config must be a mapping"),
     ],
 )
 def test_settings_that_are_wrong(values: dict[str, Any], message: str, folder: Path) -> None:
@@ -164,10 +150,7 @@ def test_settings_that_are_wrong(values: dict[str, Any], message: str, folder: P
         ({"method": "nothing"}, "method must be one of"),
         ({"method": ["tdmpc"]}, "its method must be a name"),
         ({"hidden": 65_536}, "its hidden is 65,536, but no layer of the weights is as wide"),
-        ({"hidden": 10**9}, "hidden must be at most 65,536"),
         ({"hidden": 17}, "does not fit agent.json"),
-        ({"samples": "x"}, "samples must be a whole number"),
-        ({"seed": None}, "seed must be a whole number"),
     ],
 )
 def test_a_config_that_is_wrong(values: dict[str, Any], message: str, folder: Path) -> None:

@@ -116,34 +116,21 @@ def agent(run: Config, tmp_path: Path) -> ExportedAgent:
 
 
 @pytest.mark.parametrize(
-    ("observation", "message"),
+    ("method", "observation", "message"),
     [
-        ([0.0] * 4, "observation must be a NumPy array of float32 of shape (4,), got [0.0, 0.0"),
-        (np.zeros(4), "observation must be a NumPy array of float32 of shape (4,), got float64"),
-        (np.zeros(3, np.float32), "of shape (4,), got float32 of shape (3,)"),
-        (np.full(4, np.nan, np.float32), "observation must be finite"),
-        (np.array([None] * 4), "got object of shape (4,)"),
+        ("act", [0.0] * 4, "must be a NumPy array of float32 of shape (4,), got [0.0, 0.0"),
+        ("act", np.zeros(4), "must be a NumPy array of float32 of shape (4,), got float64"),
+        ("act", np.zeros(3, np.float32), "of shape (4,), got float32 of shape (3,)"),
+        ("act", np.full(4, np.nan, np.float32), "observation must be finite"),
+        ("embed", np.zeros(4, np.float32), "of shape (4, 4), got float32 of shape (4,)"),
+        ("embed", np.zeros((0, 4), np.float32), "of shape (1, 4), got float32 of shape (0, 4)"),
+        ("embed", torch.zeros(2, 4), "must be a NumPy array"),
+        ("embed", np.full((2, 4), np.inf, np.float32), "observations must be finite"),
     ],
 )
-def test_wrong_observations(agent: ExportedAgent, observation, message: str) -> None:
+def test_wrong_observations(agent: ExportedAgent, method, observation, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        agent.act(observation)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
-        (np.zeros(4, np.float32), "of shape (4, 4), got float32 of shape (4,)"),
-        (np.zeros((0, 4), np.float32), "of shape (1, 4), got float32 of shape (0, 4)"),
-        (np.zeros((2, 4), np.uint8), "of float32 of shape (2, 4), got uint8"),
-        (torch.zeros(2, 4), "must be a NumPy array"),
-        (np.full((2, 4), np.inf, np.float32), "observations must be finite"),
-    ],
-)
-def test_wrong_batches(agent: ExportedAgent, batch, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        agent.embed(batch)
+        getattr(agent, method)(observation)
     assert message in str(error.value)
 
 

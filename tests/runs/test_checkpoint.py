@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.agents.tdmpc import assert_same_state
 from tests.cli import fails
 from tests.replay import play, small
-from tests.runs import evaluations, flags, tiny_config
+from tests.runs import evaluations, flags, networks, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.io.files import digest
@@ -102,14 +103,9 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def stop_after(steps: int):
-    left = iter(range(steps))
-    return lambda: next(left, None) is None
-
-
 def interrupted(out: Path, steps: int = 70, **settings):
     config = tiny_config(out, **WALK | settings)
-    assert not train(config, stop=stop_after(steps))
+    assert not train(config, stop=stop_after(steps + 1))
     return config
 
 
@@ -242,7 +238,7 @@ def test_a_damaged_newer_checkpoint_does_not_count_among_those_kept(tmp_path):
     newest = max((config.directory / "checkpoints").glob("frame-*"))
     (newest / "agent.pt").write_bytes(b"")
     short = config.with_settings(keep_checkpoints=1)
-    train(short, stop=stop_after(1))  # saved before the damaged one's frame
+    train(short, stop=stop_after(2))  # saved before the damaged one's frame
     assert Checkpoints(config.directory / "checkpoints", 1).resume() is not None
 
 
@@ -345,10 +341,7 @@ def test_a_process_that_was_taken_over_leaves_the_folder_alone(tmp_path):
     "words",
     [
         ["--task", "dmc:cartpole_balanc"],
-        ["--task", "gym:Nothing-v0"],
-        ["--task", "tests.runs:Nobody"],
         ["--task", "tests.runs:Walk", "--device", "cuda:77"],
-        ["--task", "tests.runs:Walk", "--distractor", "snow"],
         ["--task", "tests.runs:Walk", "--pixels", "2"],
         ["--task", "tests.runs:Walk", "--replay-capacity", "1000000000"],
     ],
@@ -376,10 +369,7 @@ def test_another_evaluation_interval_resumes(tmp_path):
     assert [frame // 100 for frame in frames] == [0, 4, 5, 6, 7, 8]
     whole = tiny_config(tmp_path / "b", **WALK)
     assert train(whole)
-    one, two = (open_run(run.directory)[1].state_dict()["networks"] for run in (other, whole))
-    for name, network in one.items():
-        for key, value in network.items():
-            assert torch.equal(value, two[name][key]), (name, key)
+    assert_same_state(networks(other), networks(whole))
 
 
 def _forge(folder: Path, name: str, text: bytes) -> None:
@@ -393,18 +383,12 @@ def _forge(folder: Path, name: str, text: bytes) -> None:
 def _states():
     """Parts of state.json that no run of ours writes."""
     yield "progress", {"frames": "many"}
-    yield "progress", []
     yield "progress", {"frames": 10**30}
-    yield "seconds", 3
-    yield "replay", None
     yield "replay", {"written": -1}
     yield "records", {"evaluations": [{}], "alarms": [], "train_bytes": 0}
-    yield "records", {"evaluations": "x", "alarms": [], "train_bytes": 0}
     yield "raised", 1
-    yield "last_return", "high"
     yield "episode", {"seed": 1}
     yield "episode", {"seed": 2**32, "actions": [[0.0]], "total": 0, "observation": ""}
-    yield "episode", {"seed": 1, "actions": [[1], [1, 2]], "total": 0, "observation": ""}
     yield "episode", {"seed": 1, "actions": [[1, 2, 3]], "total": 0, "observation": ""}
 
 

@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 
 from revbis.agents import DrQV2Settings, TacoSettings, make_agent
-from revbis.agents.presets import TACO
+from revbis.agents.presets import NOTES, TACO, TDMPC
 from revbis.cli.train import parse
 from revbis.envs import EnvironmentSettings, make_env
 from revbis.objectives import make_objective
@@ -35,16 +35,26 @@ def as_json(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("method", ["drqv2", "taco"])
+@pytest.mark.parametrize(
+    ("method", "observation", "more"),
+    [
+        ("drqv2", "pixels", ()),
+        ("taco", "pixels", (TACO,)),
+        ("tdmpc", "pixels", (TDMPC, NOTES)),
+        ("tdmpc", "state", (TDMPC, NOTES)),
+    ],
+)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_a_valid_config_with_sources(name: str, task: str, method: str) -> None:
-    config = preset_config(name, task, method)
-    values = config.as_dict()
-    sources = (PAPER, CODE, OURS, *([TACO] if method == "taco" else []))
-    for key, setting in preset_settings(name, task, method).items():
+def test_every_preset_is_a_valid_config_with_sources(name, task, method, observation, more) -> None:
+    config = preset_config(name, task, method, observation)
+    settings, values = preset_settings(name, task, method, observation), config.as_dict()
+    assert config.observation == observation
+    for key, setting in settings.items():
         assert values[key] == as_json(setting.value)
-        assert setting.source in sources
+        assert setting.source in (PAPER, CODE, OURS, *more)
+    if method == "tdmpc":  # every value of its agent has a source
+        assert config.agent.__dataclass_fields__.keys() <= settings.keys()
     assert Config.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from tests.runs import evaluations, flags, stop_after, tiny_config
+from tests.agents.tdmpc import assert_same_state
+from tests.runs import evaluations, flags, networks, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.envs import make_env
@@ -58,16 +59,7 @@ def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
     assert checkpoint.name == f"frame-{400 * lines:012d}"
     assert train(config)
     assert evaluations(config) == evaluations(undisturbed)
-    one, two = (open_run(run.directory)[1].state_dict() for run in (config, undisturbed))
-    assert same(one, two)
-
-
-def same(one, two):
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
-    if isinstance(one, (list, tuple)):
-        return all(map(same, one, two, strict=True))
-    return torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two
+    assert_same_state(*(open_run(run.directory)[1].state_dict() for run in (config, undisturbed)))
 
 
 def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(tmp_path):
@@ -104,7 +96,6 @@ WALK = {
     "eval_episodes": 2,
 }
 NOISY = {**WALK, "state_noise": 6}
-NAMES = ("mean_return", "returns", "success_any", "success_last")
 
 
 @pytest.mark.parametrize(
@@ -152,9 +143,7 @@ def test_learning_and_other_records_are_as_without(tmp_path, monkeypatch):
         assert train(one)
     plain = [{k: v for k, v in line.items() if "train" not in k} for line in evaluations(both)]
     assert plain == evaluations(one)
-    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (both, one))
-    for name, network in wanted.items():
-        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+    assert_same_state(networks(both), networks(one))
 
 
 def test_a_run_of_an_earlier_version_resumes(tmp_path, monkeypatch, capsys):
@@ -177,18 +166,6 @@ def test_success_on_both(tmp_path):
     for line in evaluations(config):
         assert line["train_success_any"] == line["success_any"]  # whatever is seen
         assert all(isinstance(value, bool) for value in line["train_success_last"])
-
-
-def test_an_interrupted_run_keeps_both(tmp_path):
-    whole, parts = (tiny_config(tmp_path / name, **NOISY) for name in ("whole", "parts"))
-    assert train(whole)
-    assert not train(parts, stop=stop_after(73))
-    state = json.loads(
-        (max((parts.directory / "checkpoints").glob("frame-*")) / "state.json").read_text()
-    )
-    assert all(f"train_{name}" in state["records"]["evaluations"][0] for name in NAMES)
-    assert train(parts)
-    assert evaluations(parts) == evaluations(whole)
 
 
 torch.set_num_threads(1)
@@ -233,9 +210,7 @@ def test_nothing_else_changes(measured, tmp_path):
     assert train(plain)
     without = [{k: v for k, v in e.items() if k != "yardsticks"} for e in evaluations(measured)]
     assert without == evaluations(plain)
-    wanted, got = (open_run(run.directory)[1].state_dict()["networks"] for run in (plain, measured))
-    for name, network in wanted.items():
-        assert all(torch.equal(value, got[name][key]) for key, value in network.items())
+    assert_same_state(networks(plain), networks(measured))
 
 
 def test_an_interrupted_run_has_the_same(measured, tmp_path):

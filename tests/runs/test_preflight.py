@@ -23,11 +23,8 @@ def test_a_run_that_can_be_made_passes(config):
     ("changes", "message"),
     [
         ({"frames": 80}, "explore-steps 10 x --action-repeat 8 = 80 frames .* --frames is 80"),
-        ({"frames": 1}, "would end before the first update"),
         ({"device": "gpu"}, "device must be auto, cpu, mps, cuda or cuda:N, got 'gpu'"),
         ({"device": "cuda:x"}, "device must be"),
-        ({"device": "cuda:99999"}, "device must be"),
-        ({"seed": 2**32}, "seed must be at most 4,294,967,295"),
         ({"task": "dmc:chetah_run"}, "did you mean dmc:cheetah_run"),
         ({"task": "walker_run"}, "a task must be"),
         ({"distractor": "noise"}, "drop distractor"),
@@ -37,16 +34,10 @@ def test_a_run_that_can_be_made_passes(config):
             {"task": "dmc:cheetah_run", "distractor": "noise", "distractor_strength": 0.2},
             "is for the distractor gaussian, but the distractor is noise; drop",
         ),
-        ({"distractor_strength": 0.0}, "distractor_strength must be at least 0.001, got 0"),
-        ({"distractor_strength": 1.1}, "distractor_strength must be at most 1, got 1.1"),
         ({"quality": "fast"}, "set quality to full"),
         ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
         ({"observation": "state", "distractor": "noise"}, "distractors require observation pixels"),
         ({"state_noise": 4}, "state_noise requires observation state"),
-        ({"observation": "state", "state_noise": -1}, "state_noise must be at least 0, got -1"),
-        ({"observation": "state", "state_noise": 10_001}, "state_noise must be at most 10,000"),
-        ({"observation": "state", "state_noise_kind": "white"}, "one of gaussian, walk"),
-        ({"pixels": 7}, "pixels must be at least 8"),
         ({"shift": 24}, "shift must be less than the image's side 24, got 24"),
         ({"strides": (3, 3, 3, 3)}, "too small for four convolutions"),
         ({"replay_capacity": 6}, r"stack \+ n_step \+ 1 = 7 .* got 6; use a larger"),
@@ -76,9 +67,7 @@ def test_the_limits_themselves_pass(config):
     check(config.with_settings(replay_capacity=7))
     check(config.with_settings(replay_capacity=5, observation="state"))
     check(config.with_settings(strides=(3, 3, 1, 1), pixels=52))
-    for strength in (0.001, 1.0):
-        check(config.with_settings(distractor="gaussian", distractor_strength=strength))
-    check(config.with_settings(observation="state", state_noise=10_000, state_noise_kind="walk"))
+    check(config.with_settings(distractor="gaussian", distractor_strength=0.001))
 
 
 def test_strides_agree_with_the_encoder():

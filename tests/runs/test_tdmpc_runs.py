@@ -14,7 +14,7 @@ from revbis.cli.train import parse
 from revbis.io.files import read_records
 from revbis.runs.checkpoint import Checkpoint, Checkpoints
 from revbis.runs.config import Config
-from revbis.runs.presets import PRESETS, command_line, preset_config, preset_settings
+from revbis.runs.presets import command_line, preset_config
 from revbis.runs.run import open_run, train
 from revbis.sweep.grid import grid_from
 
@@ -110,26 +110,6 @@ def test_a_run_is_evaluated_and_looked_at(tmp_path, capsys):
     picture = tmp_path / "neighbours.png"
     main(["neighbours", str(config.directory), "--out", str(picture)])
     assert picture.stat().st_size > 2000
-
-
-@pytest.mark.parametrize("observation", ["pixels", "state"])
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_value_of_a_preset_has_a_source(name, observation):
-    settings = preset_settings(name, "dmc:cheetah_run", "tdmpc", observation)
-    config = preset_config(name, "dmc:cheetah_run", "tdmpc", observation)
-    assert config.observation == observation
-    values = config.as_dict()
-    for key, (value, source) in settings.items():
-        assert values[key] == (list(value) if isinstance(value, tuple) else value)
-        assert source in (
-            "the paper",
-            "the authors' code",
-            "ours",
-            "notes on TD-MPC's paper",
-            "TD-MPC's code",
-        )
-    own = {key for key in config.agent.__dataclass_fields__ if key not in settings}
-    assert own == set()
 
 
 def test_presets_differ_by_task_and_observation():

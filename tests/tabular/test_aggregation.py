@@ -125,17 +125,15 @@ def test_states_with_different_offers_can_be_merged_under_a_policy():
     assert merged.mdp.available.all()
 
 
-@pytest.mark.parametrize("eps", [-1e-9, -1, np.nan])
-def test_wrong_eps_is_refused(eps):
-    with pytest.raises(ValueError, match=f"eps must be at least 0, got {eps}"):
-        aggregate(revised(*examples.toy(), 0.9), eps)
-
-
-def test_lax_bisimulation_is_refused():
-    with pytest.raises(ValueError, match="lax bisimulation matches different actions"):
-        aggregate(lax_bisimulation(examples.toy().mdp, 0.9), 0.1)
-
-
-def test_pairs_are_refused():
-    with pytest.raises(ValueError, match=r"aggregate merges states: .*level='state'"):
-        aggregate(revised(*examples.toy(), 0.9, level="state_action"), 0.1)
+@pytest.mark.parametrize(
+    ("result", "eps", "message"),
+    [
+        (None, 0.1, "expected a MetricResult, as returned by solve"),
+        (revised(*examples.toy(), 0.9), np.nan, "eps must be at least 0, got nan"),
+        (lax_bisimulation(examples.toy().mdp, 0.9), 0.1, "lax bisimulation matches different"),
+        (revised(*examples.toy(), 0.9, level="state_action"), 0.1, "solve .* with level='state'"),
+    ],
+)
+def test_what_cannot_be_merged_is_refused(result, eps, message):
+    with pytest.raises(ValueError, match=message):
+        aggregate(result, eps)

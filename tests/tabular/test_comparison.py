@@ -86,7 +86,7 @@ def off(d, s):
 def test_violations_are_counted():
     scores = compare(np.zeros((15, 15)), EXACT)
     gap = gaps(policy_value(*CASE, 0.9))
-    assert scores.violations == 1.0
+    assert scores.violations == scores.collapsed == 1.0
     assert scores.worst_violation == pytest.approx(gap.max())
 
 
@@ -106,12 +106,6 @@ def test_constant_exact_distances_have_no_ranks():
     assert np.isnan(scores.spearman)
     assert scores.stress == 0 or scores.scale == 0
     assert compare(np.zeros((3, 3)), exact).stress == 0
-
-
-def test_total_collapse_is_reported():
-    truth = EXACT.matrix()[np.triu_indices(15, 1)]
-    expected = (truth >= 0.01 * truth.max()).mean()
-    assert compare(np.zeros((15, 15)), EXACT).collapsed == expected == 1.0
 
 
 def test_collapse_is_the_share_of_merged_pairs():
@@ -138,17 +132,10 @@ def test_many_pairs_are_sampled_by_seed(monkeypatch):
     assert first.stress == other.stress
 
 
-def test_another_metric_can_be_the_learned_one():
-    scores = compare(solve("mico", *CASE, 0.9), EXACT)
-    assert 0 < scores.spearman < 1
-
-
 @pytest.mark.parametrize(
     ("learned", "options", "message"),
     [
         (np.zeros((3, 3)), {}, r"learned must have shape \(15, 15\), got \(3, 3\)"),
-        (np.full((15, 15), np.nan), {}, r"learned must be finite"),
-        ("far", {}, "learned must hold real numbers, got texts"),
         (np.zeros((15, 15)), {"neighbours": 0}, "neighbours must be at least 1, got 0"),
         (revised(*examples.toy(), 0.9), {}, r"learned must have shape \(15, 15\), got \(3, 3\)"),
     ],

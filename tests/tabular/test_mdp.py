@@ -187,40 +187,23 @@ def test_bad_rows_are_named(form, where, value, message):
 
 
 @pytest.mark.parametrize(
-    ("successors", "message"),
-    [
-        ([[0, 3], [2, 2], [1, 0]], r"P\[0, 1\] = 3 is not a state; successors must be in 0..2"),
-        ([[0, 1], [2, 2], [-1, 0]], r"P\[2, 0\] = -1 is not a state"),
-    ],
-)
-def test_successors_out_of_range_are_named(successors, message):
-    with pytest.raises(ValueError, match=message):
-        FiniteMDP(np.array(successors), R)
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"P": np.ones((3, 2))}, r"P must be .*; got shape \(3, 2\), dtype float64"),
-        ({"P": np.ones((3, 2, 4))}, r"got shape \(3, 2, 4\)"),
         ({"P": 1.0}, r"got shape \(\)"),
-        ({"P": np.full((3, 2, 3), "x")}, "P .* must hold real numbers, got texts"),
         ({"P": [sp.eye(3), sp.eye(2)]}, r"P\[1\] must have shape \(3, 3\), got \(2, 2\)"),
-        ({"P": [sp.csr_matrix((3, 2))]}, r"P\[0\] must have shape \(3, 3\), got \(3, 2\)"),
         ({"P": np.ones((0, 2, 0))}, r"P is empty \(S=0, A=2\)"),
-        ({"P": np.ones((3, 0, 3))}, r"P is empty \(S=3, A=0\)"),
-        ({"P": np.ones((0, 0), dtype=int)}, r"P is empty \(S=0, A=0\)"),
-        ({"P": []}, "P must be .* array"),
+        ({"P": P.astype(complex)}, "P .* must hold real numbers, got complex numbers"),
+        ({"P": [sp.eye(3, dtype=bool)]}, r"P\[0\] must hold real numbers, got dtype bool"),
+        ({"P": np.where(STEPS == 1, 3, STEPS)}, r"P\[0, 1\] = 3 is not a state; .* in 0..2"),
+        ({"P": np.full((3, 2), 2**63, np.uint64)}, "is not a state"),
         ({"R": R.T}, r"R must have shape \(3, 2\), got \(2, 3\)"),
-        ({"R": R[:, 0]}, r"R must have shape \(3, 2\), got \(3,\)"),
         ({"R": with_entry(R, (2, 1), np.nan)}, r"the first is R\[2, 1\] = nan"),
-        ({"R": with_entry(R, (0, 1), -np.inf)}, r"the first is R\[0, 1\] = -inf"),
-        ({"R": [["a", "b"]] * 3}, r"R, of shape \(3, 2\), must hold real numbers, got texts"),
+        ({"R": 1e200 * R}, r"R\[0, 1\] = 1e\+200 is larger than 1e\+100"),
+        ({"mask": [[True], [True, False]]}, "mask must be booleans"),
         ({"mask": MASK.T}, r"mask must be booleans of shape \(3, 2\), got bool of \(2, 3\)"),
-        ({"mask": MASK.astype(int)}, r"mask must be booleans of shape \(3, 2\), got int64"),
         ({"mask": MASK & [[1, 1], [0, 0], [1, 1]] == 1}, r"mask\[1\] has no available action"),
         ({"grid": [[0, 0]]}, r"grid must be \(3, 2\) integers from 0 .*got int64 of \(1, 2\)"),
-        ({"grid": np.zeros((3, 2))}, "grid must be .*got float64"),
         ({"grid": [[0, 0], [0, 1], [0, -1]]}, "grid must be .*from 0"),
     ],
 )
@@ -253,14 +236,11 @@ def test_as_policy_accepts_actions_and_probabilities():
     ("policy", "message"),
     [
         ([0, 1, 2], "policy must name actions 0 to 1"),
-        ([0, -1, 1], "policy must name actions 0 to 1"),
         ([0, 1], r"policy must have shape \(3, 2\), got \(2,\)"),
-        ([0.0, 1.0, 1.0], r"policy must have shape \(3, 2\), got \(3,\)"),
         ([[0.5, 0.5], [1.5, -0.5], [0, 1]], r"policy\[1, 1\] = -0.5 is negative"),
         ([[1, 0], [0.5, 0.4], [0, 0.5]], r"policy\[1\] sums to 0.9, expected 1 \(2 of 3 rows are"),
         ([[1, 0], [np.nan, 0.4], [0, 1]], r"the first is policy\[1, 0\] = nan"),
         ([[0.5, 0.5], [1, 0], [0, 1]], r"policy\[0, 1\] = 0.5 is above 0, but that action is not"),
-        ([0, 0, 0], r"policy\[2, 0\] = 1.0 is above 0, but that action is not available"),
     ],
 )
 def test_as_policy_refuses(policy, message):
@@ -344,18 +324,6 @@ def test_holes_of_the_lake_are_bisimilar():
     assert result.matrix()[5, 14] > 0
 
 
-@pytest.mark.parametrize("name", ["FrozenLak-v1", "NoSuchThing-v0", "not an id"])
-def test_unknown_id(name):
-    with pytest.raises(ValueError, match=f"Gymnasium cannot make '{name}'"):
-        FiniteMDP.from_gymnasium(name)
-
-
-@pytest.mark.parametrize("name", ["CartPole-v1", "Blackjack-v1"])
-def test_environment_without_a_table(name):
-    with pytest.raises(ValueError, match=r"Env has no transition table env.unwrapped.P"):
-        FiniteMDP.from_gymnasium(gymnasium.make(name))
-
-
 def test_the_environments_a_message_suggests_exist():
     with pytest.raises(ValueError, match="no transition table") as caught:
         FiniteMDP.from_gymnasium("CartPole-v1")
@@ -376,8 +344,9 @@ class Table:
     [
         (object(), "no transition table"),
         ("no_such_module:Thing-v0", "Gymnasium cannot make"),
+        ("FrozenLak-v1", "Gymnasium cannot make 'FrozenLak-v1'"),
     ],
-    ids=["no environment", "no module"],
+    ids=["no environment", "no module", "a typo"],
 )
 def test_odd_sources_are_refused_clearly(env, message):
     with pytest.raises(ValueError, match=message):
@@ -451,19 +420,20 @@ def test_counts_can_be_given():
     [
         ([], [], [], [], {}, "are empty: at least one transition is needed"),
         ([0, 0], [0], [1, 1], [0, 0], {}, r"must have one length, got 2, 1, 2 and 2"),
-        ([0], [0], [1], [0, 0], {}, r"must have one length, got 1, 1, 1 and 2"),
-        ([0], [0], [1, 2], [0], {}, r"r must have shape \(1,\), got \(2,\)"),
         ([0], [0], [np.nan], [0], {}, r"r must be finite.*r\[0\] = nan"),
         ([0.5], [0], [1], [0], {}, "s must be 1-D integers, got float64"),
-        ([0], [[0]], [1], [0], {}, r"a must be 1-D integers, got int64 of shape \(1, 1\)"),
         ([0], [0], [1], [-1], {}, "s2 must hold indices from 0, got -1"),
         ([0], [0], [1], [3], {"n_states": 2}, "n_states is 2, but the data goes up to index 3"),
-        ([0], [4], [1], [0], {"n_actions": 2}, "n_actions is 2, but the data goes up to index 4"),
     ],
 )
 def test_from_transitions_refuses(s, a, r, s2, sizes, message):
     with pytest.raises(ValueError, match=message):
         FiniteMDP.from_transitions(s, a, r, s2, **sizes)
+
+
+def test_transitions_that_would_fill_memory():
+    with pytest.raises(MemoryError, match="number them consecutively from 0"):
+        FiniteMDP.from_transitions([10**15], [0], [0.0], [0])
 
 
 @few(10)
@@ -522,18 +492,6 @@ def test_missing_file(tmp_path):
         FiniteMDP.load(tmp_path / "nowhere.npz")
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 cut off"])
-def test_what_is_no_npz(tmp_path, content):
-    (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"x\.npz is not a readable \.npz of plain arrays"):
-        FiniteMDP.load(tmp_path / "x.npz")
-
-
-def test_a_directory_is_no_npz(tmp_path):
-    with pytest.raises(ValueError, match="is not a readable"):
-        FiniteMDP.load(tmp_path)
-
-
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
 def test_truncated_file(tmp_path, share):
     path = tmp_path / "x.npz"
@@ -589,29 +547,11 @@ def test_a_policy_is_kept_beside_the_mdp(tmp_path):
     assert not (tmp_path / "y.npz").exists()
 
 
-def test_an_npy_is_no_npz(tmp_path):
-    np.save(tmp_path / "x.npy", P)
-    with pytest.raises(ValueError, match=r"x\.npy is not a readable \.npz"):
-        FiniteMDP.load(tmp_path / "x.npy")
-
-
 def test_the_error_lists_what_a_foreign_npz_holds(tmp_path):
     np.savez(tmp_path / "x.npz", weights=np.ones(3), bias=np.ones(1))
     with pytest.raises(
         ValueError, match=r"holds \['bias', 'weights'\]; expected the output of FiniteMDP"
     ):
-        FiniteMDP.load(tmp_path / "x.npz")
-
-
-def test_empty_npz(tmp_path):
-    np.savez(tmp_path / "x.npz")
-    with pytest.raises(ValueError, match="holds nothing; expected"):
-        FiniteMDP.load(tmp_path / "x.npz")
-
-
-def test_pickled_objects_are_refused(tmp_path):
-    np.savez(tmp_path / "x.npz", P=np.array([{"a": 1}], dtype=object), R=R)
-    with pytest.raises(ValueError, match=r"not a readable .* P.npy holds Python objects"):
         FiniteMDP.load(tmp_path / "x.npz")
 
 
@@ -636,22 +576,11 @@ def test_wrong_format_number(tmp_path):
         FiniteMDP.load(resaved(tmp_path, format=np.int64(7)))
 
 
-def test_format_that_is_no_number(tmp_path):
-    with pytest.raises(ValueError, match=r"x\.npz"):
-        FiniteMDP.load(resaved(tmp_path, format=np.array(["a", "b"])))
-
-
-@pytest.mark.parametrize("name", ["rewards", "indptr", "indices", "probabilities", "available"])
-def test_missing_part(tmp_path, name):
-    with pytest.raises(ValueError, match=f"x.npz is a damaged MDP file: '{name}"):
-        FiniteMDP.load(resaved(tmp_path, **{name: None}))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"rewards": R[0]},
-        {"rewards": R[:2]},
+        {"rewards": None},
         {"indptr": np.array([0, 5])},
         {"indices": np.array([0, 99, 0, 0])},
         {"indices": np.array([0, -1, 0, 0])},

@@ -13,7 +13,6 @@ from revbis.tabular.operators import (
     state_action_distance,
     state_chain,
     state_distance,
-    target,
 )
 from tabular.reference import chain, dense
 from tabular.strategies import few, mdps
@@ -95,10 +94,6 @@ def test_independent_coupling_is_an_expectation(case, seed):
     U = np.random.default_rng(seed).normal(size=(built.n, built.n))
     P = built.P.toarray()
     assert np.allclose(independent_coupling(built.P, U), np.einsum("si,tj,ij", P, P, U))
-
-
-def test_target_is_the_weighted_sum():
-    assert target(np.array([[2.0]]), np.array([[10.0]]), 0.25, 0.75)[0, 0] == 8.0
 
 
 @few(20)

@@ -24,14 +24,8 @@ def near(a, b, both):
     "view",
     [
         lambda r: r.matrix(),
-        lambda r: r.pairs(np.arange(25)[:, None], np.arange(25)),
-        lambda r: r.pairs([0, 3, 3], [1, 2, 3]),
         lambda r: r.pairs(4, [1, 2, 3]),
         lambda r: r.pairs(4, 7),
-        lambda r: r.row(5),
-        lambda r: r.self_distance(),
-        lambda r: r.reduced(),
-        lambda r: r.reduced_pairs([0, 3, 3], [1, 2, 3]),
         lambda r: r.reduced_pairs(np.arange(25)[:, None], [2, 3]),
         lambda r: r.embedding().matrix(),
     ],
@@ -82,13 +76,6 @@ def test_wrong_indices_are_refused(both, i, j, message):
             result.pairs(i, j)
         with pytest.raises(ValueError, match=message[1:]):  # it may call either of them i
             result.reduced_pairs(i, j)
-
-
-@pytest.mark.parametrize("form", [0, 1], ids=["low", "full"])
-@pytest.mark.parametrize("index", [-1, 999, 0.5])
-def test_wrong_rows_are_refused(both, form, index):
-    with pytest.raises(ValueError, match="i must"):
-        both[form].row(index)
 
 
 def test_empty_indices_are_allowed(both):

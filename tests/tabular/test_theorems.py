@@ -8,8 +8,8 @@ from revbis.tabular.theorems import check_theorems
 from tabular.strategies import few, mdps
 
 
-@few(12)
-@given(mdps(max_states=5), st.sampled_from([0.0, 0.9]), st.sampled_from([0.3, 0.9]))
+@few(20)
+@given(mdps(max_states=5), st.sampled_from([0.0, 0.5, 0.9]), st.sampled_from([0.3, 0.9]))
 def test_theorems_hold_on_random_mdps(case, gamma, c):
     failed = [s.text for s in check_theorems(*case, gamma, c=c) if s.proved and not s.holds]
     assert failed == []

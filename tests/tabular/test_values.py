@@ -70,18 +70,3 @@ def test_small_rewards_have_the_same_optimal_policy():
     large, _ = optimal_policy(mdp, 0.99)
     small, _ = optimal_policy(FiniteMDP(P, mdp.rewards * 1e-9), 0.99)
     assert np.allclose(small * 1e9, large, rtol=1e-9)
-
-
-@pytest.mark.parametrize("gamma", [1.0, -0.1, np.nan])
-def test_wrong_discounts_are_refused(gamma):
-    mdp, policy = examples.toy()
-    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\)"):
-        policy_value(mdp, policy, gamma)
-    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\)"):
-        optimal_policy(mdp, gamma)
-
-
-def test_wrong_policies_are_refused():
-    mdp, policy = examples.toy()
-    with pytest.raises(ValueError, match=r"policy\[0\] sums to 0.5"):
-        policy_value(mdp, policy / 2, 0.9)

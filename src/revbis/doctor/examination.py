@@ -158,11 +158,7 @@ def _simulators() -> list[str]:
 
 
 def examine(report_step: Callable[[str], None] = lambda _: None) -> Report:
-    """Examines this machine; what may crash is tried in other processes.
-
-    Args:
-        report_step: Called with each step, before it is taken.
-    """
+    """Examines this machine, naming each step first; what may crash is tried in other processes."""
     report_step("asking which OpenGL backend training would use")
     chosen, facts = chosen_backend(), ask("machine")
     gpu = facts.get("nvidia")
@@ -257,12 +253,7 @@ def chosen_backend() -> str:
 
 
 def examine_backend(name: str, gpu: str | None) -> Finding:
-    """Draws with a backend.
-
-    Args:
-        name: The backend.
-        gpu: Driver version of an NVIDIA GPU, empty if unknown; None if there is no GPU.
-    """
+    """Draws with a backend; `gpu` is the version of an NVIDIA driver, None without a GPU."""
     screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if name == "glfw" and sys.platform == "linux" and not screen:
         return Finding(name, "not needed", "needs a screen (DISPLAY); not needed for training")
@@ -313,12 +304,7 @@ def _as_root() -> str:
 
 
 def examine_package(name: str, environment: dict[str, str]) -> Finding:
-    """The version of a package outside the core; a simulator is stepped too.
-
-    Args:
-        name: The package.
-        environment: Variables to set when it is tried.
-    """
+    """The version of a package outside the core; a simulator is stepped too, in `environment`."""
     try:
         installed = version(name)
     except PackageNotFoundError:
@@ -348,13 +334,7 @@ def _conflict(name: str, installed: str) -> Finding | None:
 
 
 def versioned(name: str, installed: str, detail: str = "") -> Finding:
-    """The finding for a package that works: a warning if its version is not a tested one.
-
-    Args:
-        name: The package.
-        installed: Its version.
-        detail: What to report; the version if empty.
-    """
+    """The finding for a package that works: a warning if its version is not a tested one."""
     versions = tested(name)
     if accepts(versions, installed):
         return Finding(name, "ok", detail or installed)
@@ -388,12 +368,7 @@ def _install(name: str) -> tuple[str, ...]:
 
 
 def ask(question: str, **environment: str) -> Answer:
-    """The answer of another process; a crash or a hang is an answer with an `error`.
-
-    Args:
-        question: One of `questions.QUESTIONS`.
-        environment: Variables to set for it.
-    """
+    """The answer of another process with these variables; a crash or a hang is an `error`."""
     try:
         done = subprocess.run(
             _command(question),

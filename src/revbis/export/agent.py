@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -32,11 +31,6 @@ WEIGHTS, SETTINGS, CARD = "weights.safetensors", "agent.json", "README.md"
 FORMAT = "revbis export 1"
 _LARGEST_SETTINGS = 1 << 20  # bytes
 _ALWAYS_BUILT = 4096  # a layer this wide is built at once, whatever the weights
-
-
-def write_settings(folder: Path, content: ExportFile) -> None:
-    """Writes agent.json."""
-    atomic_write(folder / SETTINGS, json.dumps(content, indent=2, allow_nan=False).encode())
 
 
 def read_settings(folder: Path) -> ExportFile:

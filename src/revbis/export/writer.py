@@ -18,7 +18,6 @@ from revbis.export.agent import (
     inference_state,
     load,
     read_settings,
-    write_settings,
     write_weights,
 )
 from revbis.io.files import atomic_write, digest, naming, new_folder, sync_folder
@@ -82,14 +81,7 @@ first lines.
 def card(
     config: Config, content: ExportFile, evaluations: Sequence[Evaluation], folder: str
 ) -> str:
-    """The text of the card.
-
-    Args:
-        config: The run.
-        content: agent.json.
-        evaluations: Those of the run.
-        folder: Name of the export's folder.
-    """
+    """The text of the card; `content` is agent.json, `folder` the name of the export's folder."""
     shape = tuple(content["observation_shape"])
     kind = "stacked frames, uint8" if len(shape) == 3 else "state vectors, float32"
     return _CARD.format(
@@ -134,9 +126,7 @@ def _line(text: str) -> str:
 def write_export(run: Path, out: Path) -> None:
     """Writes the agent of a run's newest checkpoint: weights, settings and a model card.
 
-    Args:
-        run: The run's folder.
-        out: The folder to write; an earlier export in it is replaced.
+    An earlier export in `out` is replaced.
 
     Raises:
         ValueError: If the folder is no run or has no checkpoint, if its agent cannot be exported,
@@ -177,7 +167,8 @@ def _write(run: Path, folder: Path, name: str) -> None:
         "versions": about.get("versions", {}),
         "revision": about.get("revision"),
     }
-    write_settings(folder, content)
+    settings = json.dumps(content, indent=2, allow_nan=False)
+    atomic_write(folder / SETTINGS, settings.encode())
     evaluations = read.evaluations if read is not None else []
     atomic_write(folder / CARD, card(shared, content, evaluations, name).encode())
 

@@ -110,11 +110,7 @@ def stalled(
 ) -> Alarm | None:
     """No improvement for a large share of the budget, or none since the first evaluation.
 
-    Args:
-        frames: Frames of the evaluations.
-        returns: Their mean returns.
-        budget: Frames of the whole run.
-        flags: Names of the run's settings.
+    `frames` and `returns` are those of the evaluations, `budget` is the frames of the whole run.
     """
     if len(returns) < _STALL_EVALUATIONS:
         return None
@@ -154,14 +150,7 @@ class TrainingFailedError(ValueError):
 def divergence(
     problem: Exception, agent: Agent, metrics: Mapping[str, float], flags: Collection[str]
 ) -> Alarm | None:
-    """The alarm, if an error came of numbers that are not finite and has not been raised yet.
-
-    Args:
-        problem: The error.
-        agent: The agent.
-        metrics: Those of the last updates.
-        flags: Names of the run's settings.
-    """
+    """The alarm, if an error came of numbers that are not finite and has not been raised yet."""
     if isinstance(problem, NonFiniteError):
         return Alarm("non_finite", str(problem))
     if isinstance(problem, NonFiniteActionError):

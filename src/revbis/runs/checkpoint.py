@@ -209,7 +209,13 @@ class Checkpoints:
 
     def _tidy(self) -> None:
         """Deletes old checkpoints, unused pieces, and files left by a killed process."""
-        files = self._listed()
+        files = {}
+        for folder in _folders(self.folder):
+            try:
+                files[folder] = _manifest(folder)
+            except DamagedError as problem:
+                _LOG.warning("%s; it is set aside", problem)
+                _set_aside(folder)
         folders = list(files)
         # that of frame 0 is useless once there is a later one
         if len(folders) > 1 and folders[0].name == checkpoint_name(0):
@@ -225,29 +231,12 @@ class Checkpoints:
         for path in self.folder.glob(".frame-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _listed(self) -> dict[Path, dict[str, FileEntry]]:
-        """The files that each checkpoint lists; one with a damaged manifest is set aside."""
-        files = {}
-        for folder in _folders(self.folder):
-            try:
-                files[folder] = _manifest(folder)
-            except DamagedError as problem:
-                _LOG.warning("%s; it is set aside", problem)
-                _set_aside(folder)
-        return files
-
 
 def read_agent(root: Path) -> tuple[int, dict[str, Any]] | None:
     """The newest checkpoint with an intact agent.pt: its frame and the agent's state in it.
 
     For readers: nothing is written or renamed, and the run may be training. If a checkpoint is
-    deleted or replaced while it is read, reading starts again.
-
-    Args:
-        root: The run's checkpoint folder.
-
-    Returns:
-        None without checkpoints.
+    deleted or replaced while it is read, reading starts again. None without checkpoints.
 
     Raises:
         DamagedError: If there are checkpoints, but no agent.pt is intact.
@@ -260,9 +249,6 @@ def read_agent(root: Path) -> tuple[int, dict[str, Any]] | None:
 
 def read_checkpoint(root: Path) -> Checkpoint | None:
     """The newest intact checkpoint, replay buffer included; for readers, as `read_agent` is.
-
-    Args:
-        root: The run's checkpoint folder.
 
     Raises:
         DamagedError: If there are checkpoints, but none is intact.

@@ -6,6 +6,7 @@ are distinct, so flags, files and grids are flat.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -133,7 +134,7 @@ class Config(RunSettings):
     @property
     def directory(self) -> Path:
         """The run's own folder."""
-        task, method = (_folder_name(name) for name in (self.task, self.method))
+        task, method = (re.sub("[:/]", "-", name) for name in (self.task, self.method))
         return self.out / self.preset / task / method / f"seed-{self.seed}"
 
     @property
@@ -241,13 +242,7 @@ class Config(RunSettings):
 
 @dataclass(frozen=True)
 class Change:
-    """A setting whose value differs from the one that the run was started with.
-
-    Attributes:
-        name: The setting.
-        before: Its value in the run.
-        now: The requested value.
-    """
+    """A setting whose value differs from the one that the run was started with."""
 
     name: str
     before: Any
@@ -265,10 +260,6 @@ class Change:
 def setting_names() -> frozenset[str]:
     """The names of all settings, of runs and of every agent."""
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
-
-
-def _folder_name(name: str) -> str:
-    return name.replace(":", "-").replace("/", "-")
 
 
 def changes(before: Config, now: Config) -> list[Change]:

@@ -62,11 +62,7 @@ def act(agent: Agent, observation: NDArray[Any], step: int, *, explore: bool) ->
 def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> Episode:
     """Plays one episode with the mean action; the agent draws no random numbers.
 
-    Args:
-        agent: The agent.
-        env: The environment.
-        seed: Seed of the episode.
-        watch: Called after every step, with the action and the step's info.
+    After every step, `watch` is called with the action and the step's info.
     """
     observation, info = env.reset(seed=seed)
     agent.begin_episode()
@@ -108,12 +104,7 @@ def evaluate_splits(
 
 
 def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:
-    """What a line of eval.jsonl says of some episodes.
-
-    Args:
-        episodes: The episodes.
-        prefix: Before each name.
-    """
+    """What a line of eval.jsonl says of some episodes, each name after the prefix."""
     returns = [episode.total for episode in episodes]
     values = {
         "mean_return": float(np.mean(returns)),
@@ -129,14 +120,8 @@ def record_episode(
 ) -> Episode:
     """Plays an episode and writes a video of it, larger than the agent's observations.
 
-    A second environment with the same seed and actions renders the video.
-
-    Args:
-        environment: The arguments of `make_env`, except for the seed.
-        agent: The agent.
-        seed: Seed of the episode.
-        path: The mp4 to write.
-        side: Side of the video, in pixels.
+    A second environment with the same seed and actions renders the video. `environment` has the
+    arguments of `make_env`, except for the seed.
     """
     require("av", "video", "writing a video")
     large = {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0}

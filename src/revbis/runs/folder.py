@@ -93,23 +93,14 @@ def unpacked(path: Path) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a run that is in a zip file.
-
-    Raises:
-        ValueError: If it is.
-    """
+    """Raises a ValueError for a run that is in a zip file."""
     named = any(each.suffix == ".zip" and each.is_file() for each in (path, *path.parents))
     if named or unpacked(path) != path:
         raise ValueError(f"{path} is in a zip file, which is only read: unzip it, or pass --out")
 
 
 def is_finished(result: ResultFile | None, budget: int) -> bool:
-    """Whether a run has spent its budget.
-
-    Args:
-        result: Its result.json; None if there is none.
-        budget: In frames; it may have been increased since the run finished.
-    """
+    """Whether a run has spent its budget of frames, which may have grown since it finished."""
     return result is not None and result["frames"] >= budget
 
 

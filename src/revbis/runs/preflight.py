@@ -36,7 +36,14 @@ def check(config: Config, *, here: bool = True) -> None:
         ValueError: With the requirement, the value and what to do.
         UnfitMachineError: The same, if another machine might train the run.
     """
-    _check_budget(config.frames, config.agent.explore_steps, config.action_repeat)
+    random = config.agent.explore_steps * config.action_repeat
+    if random >= config.frames:
+        raise ValueError(
+            "the run would end before the first update: --explore-steps "
+            f"{config.agent.explore_steps:,} x --action-repeat {config.action_repeat} = "
+            f"{random:,} frames of random actions come first, but --frames is "
+            f"{config.frames:,}; use more frames or fewer explore steps"
+        )
     if not _DEVICE.fullmatch(config.device):
         raise ValueError(
             f"device must be auto, cpu, mps, cuda or cuda:N, got {config.device!r}; try auto"
@@ -56,11 +63,7 @@ def check_unchanged(
 ) -> list[Change]:
     """Refuses settings with which the run in a folder cannot resume; returns the other changes.
 
-    Args:
-        before: The config that the run was started with.
-        now: The requested config.
-        folder: The run's folder, for the message.
-        discard: How to discard the run, for the message.
+    The message names the folder and how to discard the run.
 
     Raises:
         ValueError: With every such setting.
@@ -73,16 +76,6 @@ def check_unchanged(
             f"settings to resume it, another --out for a new run, or {discard} to discard it"
         )
     return differing
-
-
-def _check_budget(frames: int, explore_steps: int, action_repeat: int) -> None:
-    random = explore_steps * action_repeat
-    if random >= frames:
-        raise ValueError(
-            f"the run would end before the first update: --explore-steps {explore_steps:,} x "
-            f"--action-repeat {action_repeat} = {random:,} frames of random actions come first, "
-            f"but --frames is {frames:,}; use more frames or fewer explore steps"
-        )
 
 
 def _check_machine(config: Config) -> None:

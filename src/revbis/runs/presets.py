@@ -14,12 +14,7 @@ PAPER, CODE, OURS = "the paper", "the authors' code", "ours"
 
 
 class Setting(NamedTuple):
-    """A value and its source.
-
-    Attributes:
-        value: The value.
-        source: The paper's table or text, the authors' code, or this project.
-    """
+    """A value and its source: the paper's table or text, the authors' code, or this project."""
 
     value: Any
     source: str
@@ -100,11 +95,7 @@ def preset_settings(
 ) -> dict[str, Setting]:
     """The settings of a preset for a task and a method, without those its agent does not have.
 
-    Args:
-        name: The preset.
-        task: The task.
-        method: The method.
-        observation: pixels or state; some agents have other settings for each.
+    Some agents have other settings for pixels than for state vectors.
 
     Raises:
         ValueError: For an unknown preset or method.

@@ -77,13 +77,7 @@ class Clock:
 
 
 def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) -> Replay:
-    """The replay buffer of a run, still empty.
-
-    Args:
-        config: The run.
-        env: Its environment.
-        capacity: Number of single frames; by default the run's.
-    """
+    """The replay buffer of a run, still empty, of the run's capacity or another one."""
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
     kind = PrioritisedReplay if config.agent.prioritised else Replay
@@ -152,14 +146,7 @@ class RunningEpisode:
 
 
 class Trainer:
-    """One run: environment, replay buffer, agent and records, and the loop over them.
-
-    Args:
-        config: The run.
-        records: Its records.
-        checkpoints: Its checkpoints.
-        device: Device of the networks.
-    """
+    """One run: environment, replay buffer, agent and records, and the loop over them."""
 
     def __init__(
         self, config: Config, records: Records, checkpoints: Checkpoints, device: str
@@ -188,16 +175,10 @@ class Trainer:
         report: Callable[[Status], None],
         saved: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Trains until the budget is spent or `stop` returns True.
+        """Trains until the budget is spent or `stop` returns True; returns whether it is finished.
 
-        Args:
-            stop: Called after every agent step and between evaluation episodes; if it returns
-                True, the run is saved and stops.
-            report: Called after every agent step.
-            saved: Called after every checkpoint.
-
-        Returns:
-            Whether the run is finished.
+        `stop` and `report` are those of `revbis.runs.run.train`; `saved` is called after every
+        checkpoint.
 
         Raises:
             TrainingFailedError: If a loss, a weight or an action is not finite; a diagnosis is

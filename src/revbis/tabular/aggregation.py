@@ -62,7 +62,9 @@ def aggregate(result: MetricResult, eps: float) -> Aggregation:
         raise ValueError(reason)
     eps = check_eps(eps)
     bound = value_gap_bound(result)
-    action_sets = _offer_numbers(result)
+    action_sets = np.zeros(result.n, dtype=np.int64)
+    if result.policy is None:  # only states with the same available actions can share a class
+        action_sets = np.unique(result.mdp.available, axis=0, return_inverse=True)[1].ravel()
     labels, representatives = _partition(bound, eps, action_sets)
     mdp, policy = _aggregated(result, labels, len(representatives))
     loss = _largest_mean_gap(bound, labels) / (1 - result.gamma)
@@ -88,13 +90,6 @@ def value_loss(result: MetricResult, merged: Aggregation) -> Array:
     """|V(s) − V̄(class of s)|, (S,): what `value_loss_bound` bounds."""
     value = bounded_value(result, result.gamma)
     return np.abs(value - class_value(merged, result.gamma)[merged.labels])
-
-
-def _offer_numbers(result: MetricResult) -> Index:
-    """Without a policy only states with the same available actions can share a class."""
-    if result.policy is not None:
-        return np.zeros(result.n, dtype=np.int64)
-    return np.asarray(np.unique(result.mdp.available, axis=0, return_inverse=True)[1]).ravel()
 
 
 def _partition(bound: ValueGapBound, eps: float, action_sets: Index) -> tuple[Index, Index]:

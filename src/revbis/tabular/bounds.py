@@ -53,19 +53,9 @@ def certify(
     r"""Certifies any matrix, for instance a learned one, against an exact metric.
 
     The operator T is monotone and \(T(d + κ) = Td + λκ\), so
-    \(d^* − d ∈ [\min, \max](Td − d)/(1−λ)\). It takes a single application of T.
-
-    Args:
-        mdp: The MDP.
-        policy: The policy; None for metrics without one.
-        d: The matrix, (n, n); need not be symmetric or zero on the diagonal.
-        metric: The metric's name.
-        gamma: Discount.
-        c: Coefficient of the weighted form.
-        level: "state" or "state_action".
-
-    Returns:
-        A `Certificate`; its bounds account for rounding.
+    \(d^* − d ∈ [\min, \max](Td − d)/(1−λ)\). It takes a single application of T, and the bounds
+    account for rounding. The matrix d, (n, n), need not be symmetric or zero on the diagonal; the
+    policy is None for metrics without one; the other arguments are those of `solve`.
     """
     query = make_query(metric, mdp, policy, gamma, c=c, level=level)
     d = schema.finite_matrix(d, (query.n, query.n), "d")

@@ -77,7 +77,8 @@ def compare(
     d = schema.finite_matrix(learned, (n, n), "learned")
     reference = exact.matrix()
     i, j = np.triu_indices(n, 1)
-    gap = _value_gaps(exact, i, j)
+    value = bounded_value(exact, exact.discount)
+    gap = exact.reward_weight * np.abs(value[i] - value[j])  # what the metric bounds
     both = (d[i, j] + d[j, i]) / 2
     truth = reference[i, j]
     spearman, kendall, used = _rank_correlations(both, truth, seed)
@@ -107,12 +108,6 @@ def compare(
         exact_self_distance=float(exact.self_distance().mean()),
         pairs=used,
     )
-
-
-def _value_gaps(exact: MetricResult, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
-    """Gaps of the values that the metric bounds, weighted by 1−c."""
-    value = bounded_value(exact, exact.discount)
-    return np.asarray(exact.reward_weight * np.abs(value[i] - value[j]))
 
 
 def _rank_correlations(x: Array, y: Array, seed: int) -> tuple[float, float, int]:

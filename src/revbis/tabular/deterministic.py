@@ -67,18 +67,11 @@ def _sweeps(
     roundoff = problem.rounding(problem.scale)
     best, patience, sweeps = np.inf, 0, 0
     while True:
-        residual = 0.0
         for write in (True, False):
             residual = 0.0
             for span in row_blocks(problem, 1 << 22):
                 change = _lax_rows(
-                    problem.reward,
-                    action_sets(problem),
-                    successor,
-                    d,
-                    work,
-                    span,
-                    write,
+                    problem.reward, action_sets(problem), successor, d, work, span, write
                 )
                 residual = max(residual, change)
             if residual > tol * (1 - problem.discount):

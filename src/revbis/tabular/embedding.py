@@ -117,13 +117,21 @@ def embed(result: MetricResult, factor: Array | None, dimension: int | None) -> 
     if dimension is not None:
         dimension = schema.integer(dimension, "dimension", 1, max(result.n, _FEW))
     if not find_metric(result.metric).is_euclidean:
-        raise ValueError(_no_embedding(result))
+        exact = " or ".join(name for name in METRICS if METRICS[name].is_euclidean)
+        raise ValueError(
+            f"{result.metric} has no exact embedding: it need not be of negative type, as d(x,y) = "
+            f"(n(x) + n(y))/2 + ‖e(x) − e(y)‖² is; use {exact}"
+        )
     if factor is not None:
         return _from_factor(result, factor, dimension)
     d = result.matrix()
     axes, verdict = _axes(d, dimension, result.error_bound)
     if not verdict.holds:
-        raise ValueError(_disproved(result, verdict))
+        raise ValueError(
+            f"{result.metric} should be of negative type, but its centred Gram matrix has the "
+            f"eigenvalue {verdict.smallest:.3g}, and its error bound of {result.error_bound:.1e} "
+            f"accounts for {-verdict.allowance:.3g} at most: the solver or its error bound is wrong"
+        )
     own, worst = result.self_distance(), 0.0
     size = max(1, _BLOCK // result.n)
     for first in range(0, result.n, size):
@@ -264,19 +272,3 @@ def _with_width(axes: Array, dimension: int | None) -> Array:
     if dimension is None or axes.shape[1] == dimension:
         return axes
     return np.pad(axes, ((0, 0), (0, max(dimension - axes.shape[1], 0))))[:, :dimension]
-
-
-def _no_embedding(result: MetricResult) -> str:
-    exact = " or ".join(name for name in METRICS if METRICS[name].is_euclidean)
-    return (
-        f"{result.metric} has no exact embedding: it need not be of negative type, as d(x,y) = "
-        f"(n(x) + n(y))/2 + ‖e(x) − e(y)‖² is; use {exact}"
-    )
-
-
-def _disproved(result: MetricResult, verdict: NegativeType) -> str:
-    return (
-        f"{result.metric} should be of negative type, but its centred Gram matrix has the "
-        f"eigenvalue {verdict.smallest:.3g}, and its error bound of {result.error_bound:.1e} "
-        f"accounts for {-verdict.allowance:.3g} at most: the solver or its error bound is wrong"
-    )

@@ -39,16 +39,15 @@ def _low_rank_memory(problem: LinearProblem) -> int:
     return 8 * problem.n * (2 * max(96, 2 * columns) + 4 * columns)
 
 
-def _is_deterministic(problem: LinearProblem) -> bool:
-    return problem.chain.is_deterministic
-
-
 _DOUBLING = Solver("doubling", linear.doubling, _matrices(4))
 _JACOBI = Solver("jacobi", linear.jacobi, _matrices(3))
 _LOW_RANK = Solver("low_rank", linear.low_rank, _low_rank_memory)
 _IN_PLACE = Solver("in_place", linear.in_place, _matrices(1))
 _POINTER_DOUBLING = Solver(
-    "pointer_doubling", linear.pointer_doubling, _matrices(2), _is_deterministic
+    "pointer_doubling",
+    linear.pointer_doubling,
+    _matrices(2),
+    lambda problem: problem.chain.is_deterministic,
 )
 LINEAR_SOLVERS = (_DOUBLING, _JACOBI, _LOW_RANK, _IN_PLACE, _POINTER_DOUBLING)
 
@@ -56,7 +55,7 @@ LINEAR_SOLVERS = (_DOUBLING, _JACOBI, _LOW_RANK, _IN_PLACE, _POINTER_DOUBLING)
 def linear_candidates(problem: LinearProblem, tol: float) -> Iterator[Solver[LinearProblem]]:
     """The fastest solver that fits into memory first; sweeps in place, which need least, last."""
     if problem.n <= _SMALL:
-        yield _finer(_POINTER_DOUBLING if _is_deterministic(problem) else _DOUBLING)
+        yield _finer(_POINTER_DOUBLING if problem.chain.is_deterministic else _DOUBLING)
         return
     free, seconds = available_bytes(), _guess_seconds(problem, tol)
     solvers = {solver.name: solver for solver in LINEAR_SOLVERS}
@@ -115,15 +114,15 @@ def _pointer_doubling(problem: TransportProblem, tol: float, on_iteration: OnIte
     return linear.pointer_doubling(LinearProblem(chain, 1.0, problem.discount), tol, on_iteration)
 
 
-def _has_one_successor(problem: TransportProblem) -> bool:
-    return problem.is_deterministic
-
-
 POLICY_ITERATION = Solver(
     "policy_iteration", wasserstein.policy_iteration, wasserstein.memory_needed
 )
-CHAIN_DOUBLING = Solver("pointer_doubling", _pointer_doubling, _matrices(2), _has_one_successor)
-GATHER = Solver("gather", deterministic.gather, deterministic.memory_needed, _has_one_successor)
+CHAIN_DOUBLING = Solver(
+    "pointer_doubling", _pointer_doubling, _matrices(2), lambda problem: problem.is_deterministic
+)
+GATHER = replace(
+    CHAIN_DOUBLING, name="gather", run=deterministic.gather, memory=deterministic.memory_needed
+)
 
 
 def transport_candidates(
@@ -131,14 +130,9 @@ def transport_candidates(
     tol: float,  # noqa: ARG001
 ) -> Iterator[Solver[TransportProblem]]:
     """Transport problems are solved only where a row has more than one successor."""
+    # A chain has one row for each state, and no states that offer different single actions.
+    is_chain = len(problem.reward) == problem.n and np.ptp(problem.action_set) == 0
     if not problem.is_deterministic:
         yield POLICY_ITERATION
     else:
-        yield CHAIN_DOUBLING if _is_chain(problem) else GATHER
-
-
-def _is_chain(problem: TransportProblem) -> bool:
-    """Whether it is a chain: states that offer different single actions are not."""
-    return len(problem.reward) == problem.n and bool(
-        (problem.action_set == problem.action_set[0]).all()
-    )
+        yield CHAIN_DOUBLING if is_chain else GATHER

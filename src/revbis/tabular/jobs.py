@@ -105,12 +105,9 @@ class Solved(NamedTuple):
 
 
 def chosen_metrics(name: str, level: str = "state", *, mergeable: bool = False) -> list[str]:
-    """The metrics that a name stands for: one, or all that have the level.
+    """The metrics that a name stands for: one, or for "all" those that have the level.
 
-    Args:
-        name: A metric, or "all".
-        level: "state" or "state_action".
-        mergeable: Whether only those count whose states can be aggregated.
+    With `mergeable` only those count whose states can be aggregated.
 
     Raises:
         ValueError: For an unknown name, and for one metric whose states cannot be aggregated.
@@ -227,10 +224,7 @@ def theorem_row(theorem: Theorem) -> Row:
 def file_name(source: Source, result: MetricResult, target_gamma: float | None = None) -> str:
     """A name that says all that the content depends on, so that nothing else is overwritten.
 
-    Args:
-        source: Where the MDP comes from.
-        result: The metric.
-        target_gamma: The discount of the values, where the file is about values.
+    The discount of the values, `target_gamma`, is part of it where the file is about values.
     """
     parts = [source.name]
     if source.policy != Source.policy and result.policy is not None:
@@ -250,13 +244,8 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
     """Writes `path` with .npz, .csv (up to 1000 rows) and .png appended; returns these endings.
 
     The .npz of a low-rank result above 5000 rows holds an exact embedding and the self-distances
-    instead of the matrix.
-
-    Args:
-        result: The metric.
-        origin: The state whose distances the map on a grid shows.
-        path: Folder and beginning of the names.
-        name: Of the MDP, for the record and the picture.
+    instead of the matrix. The map on a grid shows the distances from the state `origin`; `name` is
+    that of the MDP.
 
     Raises:
         OSError: As when the disk is full, with the file's name.

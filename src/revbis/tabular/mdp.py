@@ -97,9 +97,8 @@ def transition_rows(P: object, shape: tuple[int, int], available: NDArray[np.boo
             rows = sp.csr_matrix(array.reshape(n * m, n).astype(np.float64))
     rows = sp.csr_matrix(rows, dtype=np.float64)
     if not available.all():
-        rows = sp.diags(available.ravel().astype(np.float64), format="csr") @ _zero_hidden(
-            rows, available
-        )
+        # Whatever is given for actions that are not available, NaN included, is ignored.
+        rows.data[np.repeat(~available.ravel(), np.diff(rows.indptr))] = 0.0
     rows.sum_duplicates()
     _check_rows(rows, available)
     rows.eliminate_zeros()
@@ -108,13 +107,6 @@ def transition_rows(P: object, shape: tuple[int, int], available: NDArray[np.boo
     # Rows that differ from 1 by rounding only are kept, so that normalising is idempotent.
     off = np.abs(total - 1) > (counts + 1) * np.finfo(np.float64).eps
     rows.data /= np.repeat(np.where(off, total, 1.0), counts)
-    return rows
-
-
-def _zero_hidden(rows: Any, available: NDArray[np.bool_]) -> Any:
-    """Zeroes the rows of actions that are not available, so that NaN there cannot spread."""
-    hidden = np.repeat(~available.ravel(), np.diff(rows.indptr))
-    rows.data[hidden] = 0.0
     return rows
 
 
@@ -234,21 +226,17 @@ class FiniteMDP:
         mask: ArrayLike | None = None,
         grid: ArrayLike | None = None,
     ) -> None:
-        n_states, n_actions = sizes(P)
-        shape = (n_states, n_actions)
+        shape = sizes(P)
         available = available_actions(mask, shape)
         rewards = expected_rewards(R, available)
         transitions = transition_rows(P, shape, available)
         parts = (transitions.data, transitions.indices, transitions.indptr)
         for array in (available, rewards, *parts):
             array.setflags(write=False)
-        fields = {
-            "transitions": transitions,
-            "rewards": rewards,
-            "available": available,
-            "grid": grid_positions(grid, n_states),
-        }
-        self.__dict__.update(fields)
+        positions = grid_positions(grid, shape[0])
+        self.__dict__.update(
+            transitions=transitions, rewards=rewards, available=available, grid=positions
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"FiniteMDP is immutable: make a new one instead of setting {name!r}")

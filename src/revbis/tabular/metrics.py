@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from revbis.tabular.families import (
@@ -21,14 +22,15 @@ from revbis.tabular.linear import LinearProblem, reward_range
 from revbis.tabular.operators import mean_state_chain, state_action_chain, state_chain
 from revbis.tabular.registry import Metric, OnIteration
 from revbis.tabular.solver import solve
-from revbis.tabular.wasserstein import TransportProblem, chain_problem, mdp_problem
+from revbis.tabular.wasserstein import chain_problem, mdp_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
     from revbis.tabular.mdp import FiniteMDP
+    from revbis.tabular.operators import Array, Chain
     from revbis.tabular.result import MetricResult, Query
 
 
@@ -84,16 +86,18 @@ def revised(
     return solve("revised", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _revised_problem(query: Query) -> LinearProblem:
+def _of_chain(
+    query: Query, of_states: Callable[[FiniteMDP, Array], Chain]
+) -> tuple[Chain, float, float]:
+    """The chain of a metric of a policy, and the weights of its two terms."""
     assert query.policy is not None
-    make_chain = state_chain if query.level == "state" else state_action_chain
-    chain = make_chain(query.mdp, query.policy)
-    return LinearProblem(chain, query.reward_weight, query.discount)
+    make_chain = of_states if query.level == "state" else state_action_chain
+    return make_chain(query.mdp, query.policy), query.reward_weight, query.discount
 
 
 REVISED = Metric(
     "revised",
-    _revised_problem,
+    lambda query: LinearProblem(*_of_chain(query, state_chain)),
     LINEAR_SOLVERS,
     linear_candidates,
     reward_range=reward_range,
@@ -121,20 +125,10 @@ def mico(
     return solve("mico", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _mico_problem(query: Query) -> LinearProblem:
-    assert query.policy is not None
-    make_chain = mean_state_chain if query.level == "state" else state_action_chain
-    chain = make_chain(query.mdp, query.policy)
-    return LinearProblem(chain, query.reward_weight, query.discount)
-
-
-MICO = Metric(
-    "mico",
-    _mico_problem,
-    LINEAR_SOLVERS,
-    linear_candidates,
-    reward_range=reward_range,
-    remedy=LINEAR_REMEDY,
+MICO = replace(
+    REVISED,
+    name="mico",
+    problem=lambda query: LinearProblem(*_of_chain(query, mean_state_chain)),
 )
 
 
@@ -158,16 +152,9 @@ def pi_bisimulation(
     return solve("pi_bisimulation", mdp, policy, gamma, tol, c, level, solver, progress)
 
 
-def _pi_bisimulation_problem(query: Query) -> TransportProblem:
-    assert query.policy is not None
-    make_chain = mean_state_chain if query.level == "state" else state_action_chain
-    chain = make_chain(query.mdp, query.policy)
-    return chain_problem(chain, query.reward_weight, query.discount)
-
-
 PI_BISIMULATION = Metric(
     "pi_bisimulation",
-    _pi_bisimulation_problem,
+    lambda query: chain_problem(*_of_chain(query, mean_state_chain)),
     (POLICY_ITERATION, CHAIN_DOUBLING),
     transport_candidates,
     remedy=TRANSPORT_REMEDY,
@@ -193,23 +180,15 @@ def bisimulation(
     return solve("bisimulation", mdp, None, gamma, tol, c, "state", solver, progress)
 
 
-def _bisimulation_problem(query: Query) -> TransportProblem:
-    return mdp_problem(query.mdp, True, query.reward_weight, query.discount)
-
-
-def _pinned(mdp: FiniteMDP) -> bool:
-    """Pairs of states with different available actions stay at the largest distance."""
-    return not mdp.available.all()
-
-
 BISIMULATION = Metric(
     "bisimulation",
-    _bisimulation_problem,
+    lambda query: mdp_problem(query.mdp, True, query.reward_weight, query.discount),
     (POLICY_ITERATION, GATHER),
     transport_candidates,
     levels=("state",),
     needs_policy=False,
-    pinned=_pinned,
+    # Pairs of states with different available actions stay at the largest distance.
+    pinned=lambda mdp: not mdp.available.all(),
     remedy=TRANSPORT_REMEDY,
 )
 
@@ -233,13 +212,9 @@ def lax_bisimulation(
     return solve("lax_bisimulation", mdp, None, gamma, tol, c, "state", solver, progress)
 
 
-def _lax_bisimulation_problem(query: Query) -> TransportProblem:
-    return mdp_problem(query.mdp, False, query.reward_weight, query.discount)
-
-
 LAX_BISIMULATION = Metric(
     "lax_bisimulation",
-    _lax_bisimulation_problem,
+    lambda query: mdp_problem(query.mdp, False, query.reward_weight, query.discount),
     (POLICY_ITERATION, GATHER),
     transport_candidates,
     levels=("state",),

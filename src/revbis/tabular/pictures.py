@@ -34,15 +34,10 @@ _MOST_DOTS = 5000
 _NUMBERS_UP_TO = 12
 
 
-def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str = "") -> None:
-    """Draws one metric: heat map, embedding coloured by value, and for grids the distance map.
+def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str) -> None:
+    """Draws one metric: heat map, embedding, and for grids a map of the distances from `origin`.
 
-    Args:
-        result: The metric.
-        value: The value of each state (or pair), (n,): colours the embedding.
-        origin: The state whose distances the map shows.
-        path: The PNG to write.
-        name: Of the MDP, for the title.
+    The value of each state (or pair), (n,), colours the embedding.
     """
     on_grid = result.mdp.grid is not None and result.level == "state"
     panels = 3 if on_grid else 2
@@ -50,22 +45,17 @@ def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str 
     _heat_map(axes[0], result)
     _embedding(axes[1], result, value, origin)
     if on_grid:
-        _grid_map(axes[2], result, origin)
+        title = f"distance from state {origin}"
+        image = _on_grid(axes[2], result.mdp, result.row(origin), title)
+        figure.colorbar(image, ax=axes[2], shrink=0.75)
+        _mark(axes[2], result.mdp, np.array([origin]), mec="crimson", ms=11, mew=1.8)
     _save(figure, _title(result, name), path)
 
 
 def draw_classes(
-    result: MetricResult, merged: Aggregation, loss: Array, path: Path, name: str = ""
+    result: MetricResult, merged: Aggregation, loss: Array, path: Path, name: str
 ) -> None:
-    """Draws an aggregation of a grid: the class of each state, and how much value it loses.
-
-    Args:
-        result: The metric.
-        merged: Its aggregation.
-        loss: |V − V̄| of each state, (S,).
-        path: The PNG to write.
-        name: Of the MDP, for the title.
-    """
+    """Draws an aggregation of a grid: the class of each state, and its loss |V − V̄|, (S,)."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.3), layout="constrained")
     # Classes are numbered in the order of their states: shuffled, neighbours differ in colour.
     colour = np.random.default_rng(0).permutation(merged.n_classes)[merged.labels]
@@ -135,12 +125,6 @@ def _labels(axes: Axes, positions: Array) -> None:
         axes.annotate(name, positions[states[0]], xytext=(6, 6), textcoords="offset points")
 
 
-def _grid_map(axes: Axes, result: MetricResult, origin: int) -> None:
-    image = _on_grid(axes, result.mdp, result.row(origin), f"distance from state {origin}")
-    axes.figure.colorbar(image, ax=axes, shrink=0.75)
-    _mark(axes, result.mdp, np.array([origin]), mec="crimson", ms=11, mew=1.8)
-
-
 def _on_grid(axes: Axes, mdp: FiniteMDP, numbers: NDArray[Any], title: str) -> AxesImage:
     """A number for each state at its place; cells that are not states are grey."""
     assert mdp.grid is not None
@@ -163,7 +147,7 @@ def _mark(axes: Axes, mdp: FiniteMDP, states: NDArray[np.int64], **style: Any) -
 def _title(result: MetricResult, name: str) -> str:
     weights = f"γ = {result.gamma:g}" if result.c is None else f"c = {result.discount:g}"
     return (
-        f"{name + ': ' if name else ''}{find_metric(result.metric).title}, {weights}   "
+        f"{name}: {find_metric(result.metric).title}, {weights}   "
         f"(certified error {result.error_bound:.0e}, {result.solver})"
     )
 

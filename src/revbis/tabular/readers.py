@@ -59,7 +59,11 @@ def read_npz(path: str | os.PathLike[str] | zipfile.Path) -> dict[str, Any]:
                 raise ValueError(
                     f"it unpacks to {size / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free"
                 )
-            _refuse_false_headers(archive)
+            for entry in archive.infolist():
+                with archive.open(entry) as member:
+                    header = _header(member)
+                if header is not None:
+                    _refuse_too_short(header, entry.file_size, entry.filename)
             handle.seek(0)
             with np.load(handle, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
@@ -90,16 +94,8 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise ValueError(f"{path} is not a .npy file of plain numbers: {error}") from None
 
 
-def _refuse_false_headers(archive: zipfile.ZipFile) -> None:
-    """An array whose header declares more than its file holds would be allocated first."""
-    for entry in archive.infolist():
-        with archive.open(entry) as member:
-            header = _header(member)
-        if header is not None:
-            _refuse_too_short(header, entry.file_size, entry.filename)
-
-
 def _refuse_too_short(header: Header, size: int, name: str) -> None:
+    """An array whose header declares more than its file holds would be allocated first."""
     shape, dtype = header
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects; expected arrays of numbers")
@@ -155,7 +151,12 @@ def read_table(env: object) -> tuple[list[Any], Array]:
         ]
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"{_EXPECTED}: {error}") from None
-    _refuse_unknown_states(entries, n, m)
+    for s, a, _, t, _, _ in entries:
+        if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
+            raise ValueError(
+                f"{_EXPECTED}; there are {n} states and at most {m} actions, but action {a} leads "
+                f"from state {s} to state {t}"
+            )
     terminal = np.zeros(n, dtype=bool)
     terminal[[t for _, _, _, t, _, done in entries if done]] = True
     _refuse_ambiguous_ends(entries, terminal, getattr(env, "initial_state_distrib", None))
@@ -180,20 +181,7 @@ def read_table(env: object) -> tuple[list[Any], Array]:
     return matrices, rewards
 
 
-def _refuse_unknown_states(entries: Outcomes, n: int, m: int) -> None:
-    for s, a, _, t, _, _ in entries:
-        if not (0 <= s < n and 0 <= t < n and 0 <= a < m):
-            raise ValueError(
-                f"{_EXPECTED}; there are {n} states and at most {m} actions, but action {a} leads "
-                f"from state {s} to state {t}"
-            )
-
-
-def _refuse_ambiguous_ends(
-    entries: Outcomes,
-    terminal: NDArray[np.bool_],
-    start: Any,
-) -> None:
+def _refuse_ambiguous_ends(entries: Outcomes, terminal: NDArray[np.bool_], start: Any) -> None:
     """A reachable state must end the episode always or never: else it cannot be made absorbing."""
     n = len(terminal)
     moves = [(s, t) for s, _, _, t, _, done in entries if not done and not terminal[s]]

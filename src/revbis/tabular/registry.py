@@ -68,14 +68,6 @@ class Solution:
 P = TypeVar("P", bound=Problem)
 
 
-def _always(problem: object) -> bool:  # noqa: ARG001
-    return True
-
-
-def _never(mdp: object) -> bool:  # noqa: ARG001
-    return False
-
-
 @dataclass(frozen=True)
 class Solver(Generic[P]):
     """One way to solve a problem.
@@ -91,7 +83,7 @@ class Solver(Generic[P]):
     name: str
     run: Callable[[P, float, OnIteration], Solution | None]
     memory: Callable[[P], int]
-    applies: Callable[[P], bool] = _always
+    applies: Callable[[P], bool] = lambda _: True
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class Metric(Generic[P]):
     needs_policy: bool = True
     weighted: bool = True
     reward_range: Callable[[P], float] | None = None
-    pinned: Callable[[FiniteMDP], bool] = _never
+    pinned: Callable[[FiniteMDP], bool] = lambda _: False
     unmergeable: str = ""
     remedy: str = "use fewer states"
 

@@ -250,7 +250,7 @@ class TransportProblem:
         laws: CSR (X, n): the next-state law of each row.
         reward: (X,) weighted reward of each row, w·r.
         first: (n + 1,): rows first[s] to first[s + 1] belong to state s.
-        offer: (n,): states with equal numbers have the same available actions.
+        action_set: (n,): states with equal numbers have the same available actions.
         matched: Couple rows by position and take the maximum; else couple all, Hausdorff.
         discount: λ.
         reward_error: Bound on the rounding error of a weighted reward.
