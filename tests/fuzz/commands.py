@@ -24,8 +24,8 @@ from revbis.runs.config import Config
 
 # What takes long, and begins when all that was given is checked.
 _WORK = (
-    "revbis.representation.cells.run_cells",
-    "revbis.representation.offline.run_cells",
+    "revbis.cli.exactness.run_cells",
+    "revbis.cli.offline.run_cells",
     "revbis.envs.preview.preview",
     "revbis.runs.evaluate.play",
     "revbis.representation.neighbours.find_neighbours",
