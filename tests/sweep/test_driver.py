@@ -243,14 +243,6 @@ def test_a_failed_run_waits_before_it_is_tried_again(made, monkeypatch):
     assert len(runner.started) == 1 and looks[-1] == "waiting"
 
 
-def test_progress_is_read_from_the_runs_folder(made):
-    configs, storage = made
-    name = storage.name(configs[0])
-    storage.write(name, "progress.json", {"frames": 700, "mean_return": 3.0})
-    sweep = Sweep(configs[:1], storage)
-    assert sweep.entries[0].progress == RunProgress(frames=700, mean_return=3.0, beat=700)
-
-
 def test_what_is_noted_is_json(made, tmp_path):
     configs, storage = made
     _run(configs[:1], storage, {"": [(FAILED, True, 300), DONE]})
@@ -419,14 +411,6 @@ def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
     storage.write(name, "progress.json", progress | {"frames": 130})
     assert storage.progress(name) == RunProgress(130, 5.0, 9.0, 1.0, {}, 130)
     assert storage.finished(name, 120) and not storage.finished(name, 121)
-
-
-def test_failures_are_written_as_they_are_read(run):
-    storage, config, folder = run
-    failures = [{"checkpoint": 0, "text": "a"}, {"checkpoint": 9, "text": "b", "final": True}]
-    storage.write_failures(storage.name(config), failures)
-    assert storage.failures(storage.name(config)) == failures
-    assert json.loads((folder / "failures.json").read_text()) == {"failures": failures}
 
 
 def test_a_config_is_read_or_refused(run):

@@ -92,7 +92,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, monke
 
 def test_what_this_machine_lacks_is_left_to_the_nodes(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "is_installed", lambda module: False)
-    grid = small_grid(TASK, methods=["dreamerv3"], settings={"explore_steps": 40})
+    both = small_grid(TASK, methods=["drqv2", "dreamerv3"], settings={"explore_steps": 40})
+    grid = replace(both, methods=("dreamerv3",))
     plan = make_plan(grid, str(tmp_path), Backend())
     assert plan.lack.startswith("dreamerv3 needs sheeprl")  # all runs do
     assert make_plan(grid, str(tmp_path), Backend("ray", "auto")).lack is None

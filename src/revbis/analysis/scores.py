@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import reduce
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -97,12 +98,9 @@ def align_curves(
     """
     if not curves:
         raise ValueError("there is no curve")
-    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
-    for other in curves[1:]:
-        shared &= set(other.frames.tolist())
-    frames = np.array(sorted(shared), dtype=np.int64)
-    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
-    return frames, np.stack(rows)
+    frames = reduce(np.intersect1d, [one.frames for one in curves])
+    frames = frames if budget is None else frames[frames <= budget]
+    return frames, np.stack([one.scores[np.isin(one.frames, frames)] for one in curves])
 
 
 class GroupScores(NamedTuple):

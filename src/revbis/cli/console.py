@@ -171,12 +171,9 @@ def _plain_lines(total: float) -> Callable[[str, float], None]:
         now = time.monotonic()
         if now - shown_at > _PLAIN_SECONDS:
             shown_at = now
-            left = (
-                f", about {format_duration((now - start) * (total / done - 1))} left"
-                if done > 0
-                else ""
-            )
-            print(f"{text}{left}, {done / total:.0%} done", file=sys.stderr, flush=True)
+            if done > 0:
+                text += f", about {format_duration((now - start) * (total / done - 1))} left"
+            print(f"{text}, {done / total:.0%} done", file=sys.stderr, flush=True)
 
     return show
 
