@@ -228,10 +228,11 @@ def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Poo
     if labels:
         absent = [label for label in study.labels if label not in measured]
         notes += [f"{label} is left out: it has no score yet" for label in absent]
-    for task in _uneven(measured):
-        notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
-        for scores_of in measured.values():
-            scores_of.pop(task, None)
+    for task in dict.fromkeys(task for scores_of in measured.values() for task in scores_of):
+        if len({of[task].frames for of in measured.values() if task in of}) > 1:
+            notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
+            for scores_of in measured.values():
+                scores_of.pop(task, None)
     tasks = [task for task in at if labels and all(task in measured[label] for label in labels)]
     if not tasks:
         why = "there is no task on which all methods have a score"
@@ -249,15 +250,6 @@ def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Poo
         tuple(notes),
         tuple(_bound_notes({task: bounds[task] for task in tasks})),
     )
-
-
-def _uneven(measured: Mapping[str, Mapping[str, GroupScores]]) -> list[str]:
-    """The tasks whose methods have scores at different frames."""
-    frames: dict[str, set[int]] = defaultdict(set)
-    for scores in measured.values():
-        for task, of in scores.items():
-            frames[task].add(of.frames)
-    return [task for task, seen in frames.items() if len(seen) > 1]
 
 
 def _comparable_tasks(study: Study, notes: list[str]) -> dict[str, stats.Bounds]:
