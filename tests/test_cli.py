@@ -1,4 +1,3 @@
-import errno
 import logging
 import os
 import re
@@ -18,7 +17,7 @@ from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
-from revbis.io.files import atomic_file, digest
+from revbis.io.files import digest
 from revbis.runs.folder import SupersededError
 from revbis.tabular import jobs
 
@@ -145,7 +144,11 @@ def test_no_file_of_the_same_name_writes_over_another(tmp_path: Path, capsys) ->
 @pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize(
     "words",
-    ["solve --example grid --size 3 --metric all", "solve --example toy", "bounds --example toy"],
+    [
+        *("solve --example grid --size 3 --metric all", "solve --example toy"),
+        *("bounds --example toy", "aggregate --example grid --size 3"),
+        *("values --example grid --size 3 --metric all", "values --example grid --size 3 --c 0.5"),
+    ],
 )
 def test_tables_fit_80_columns(words: str, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -153,7 +156,8 @@ def test_tables_fit_80_columns(words: str, tmp_path: Path, capsys, monkeypatch) 
     main(["tabular", *words.split()])
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    for line in printed.splitlines():  # no number ends in the middle
+    for line in printed.splitlines() if "values" not in words else ():  # that prints prose, too
+        # no number ends in the middle
         assert not line.rstrip().endswith(("e", "e-", "."))
 
 
@@ -185,68 +189,6 @@ def test_bounds_prints_theorems_and_the_rest(capsys) -> None:
     assert "NO" not in printed.split("not theorems")[0]
     last = [line for line in printed.splitlines() if "for c < γ" in line]
     assert len(last) == 1 and " no " in last[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nonsense"], "unknown command 'nonsense'; the commands are: tabular, "),
-        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
-        (["tabular", "solve"], "give one of --example, --mdp and --gym"),
-        (["tabular", "solve", "--example", "toy", "--gym", "Taxi-v3"], "give one of"),
-        (["tabular", "solve", "--example", "toy", "--gamma", "1"], "gamma must be in [0, 1)"),
-        (["tabular", "solve", "--example", "toy", "--tol", "0"], "tol must be"),
-        (["tabular", "solve", "--example", "toy", "--c", "2"], "c must be in [0, 1)"),
-        (["tabular", "solve", "--example", "toy", "--origin", "3"], "--origin must be a state"),
-        (["tabular", "solve", "--example", "toy", "--solver", "gather"], "solver must be one of"),
-        (["tabular", "solve", "--example", "grid", "--slip", "2"], "slip must be in [0, 1]"),
-        (["tabular", "solve", "--example", "grid", "--size", "-1"], "must be at least 1"),
-        (["tabular", "solve", "--gym", "Nonsense-v9"], "Gymnasium cannot make"),
-        (["tabular", "solve", "--gym", "CartPole-v1"], "no transition table"),
-        (["tabular", "solve", "--mdp", "missing.npz"], "no such file"),
-        (["tabular", "solve", "--example", "toy", "--policy", "best"], "no file 'best'"),
-        (["tabular", "bounds", "--example", "grid", "--size", "40"], "at most 4000"),
-    ],
-)
-def test_mistakes_get_one_line_and_exit_code_2(
-    words: list[str], said: str, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    error = fails(capsys, *words)
-    assert said in error
-    assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            "tabular solve --examples toy",
-            "options: --examples, toy; did you mean --example?",
-        ),
-        ("report --wtach", "options: --wtach; did you mean --watch? (see"),
-        ("tabular solve --metric micro", "got 'micro'; did you mean 'mico'?"),
-        ("tabular solve --gamma x", "--gamma: must be a number, got 'x'"),
-        ("tabular solve --gamma nan", "--gamma: must be a finite number, got 'nan'"),
-        ("tabular solve --tol inf", "--tol: must be a finite number, got 'inf'"),
-        ("tabular solve --c=-inf", "--c: must be a finite number, got '-inf'"),
-        ("tabular solve --size 1.5", "--size: must be a whole number, got '1.5'"),
-        ("tabular solve --size 1e23", "--size: must be at most 1,000,000,000,000, got 1e23"),
-        ("tabular solve --seed x", "--seed: must be a whole number, got 'x'"),
-        ("train --task dmc:cartpole_balance --frames 0.5", "--frames: must be a whole number"),
-        (
-            "train --task dmc:cartpole_balance --frames 1e13",
-            "--frames: must be at most 1,000,000,000,000",
-        ),
-        ("tabular", "Expected one of {solve, values, aggregate, bounds} (see"),
-        ("tabular sovle", "sovle"),
-        ("exactness --steps many", "--steps"),
-    ],
-)
-def test_flags_that_cannot_be_read_get_one_line_too(words: str, said: str, capsys) -> None:
-    error = fails(capsys, *words.split())
-    assert said in error
-    assert len(error.splitlines()) == 1
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path, capsys) -> None:
@@ -339,19 +281,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*toy*"))
 
 
-def test_pictures_and_tables_name_their_file_when_the_disk_is_full(tmp_path: Path) -> None:
-    def fill(path: Path) -> None:
-        with atomic_file(path) as file:
-            file.write(b"begun")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    path = tmp_path / "a" / "b.png"
-    with pytest.raises(OSError, match="No space") as raised:
-        fill(path)
-    assert raised.value.filename == str(path)
-    assert not list(path.parent.iterdir())
-
-
 @pytest.mark.filterwarnings("always")
 def test_unmet_tolerance_is_a_line_not_a_traceback(tmp_path: Path, capsys) -> None:
     main(["tabular", "solve", "--example", "garnet", "--tol", "1e-15", "--out", str(tmp_path)])
@@ -375,13 +304,18 @@ def loaded_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = "from revbis.cli import main\ntry:\n    main(['tabular', '-h'])\nexcept SystemExit: pass"
-    assert loaded_by(code) & {"torch", "numba", "scipy", "matplotlib", "numpy"} == set()
-
-
 def test_no_help_loads_torch() -> None:
     """Nor do plans and lists; in one process, because each start takes its time."""
+    words = ("", "solve ", "values ", "aggregate ", "bounds ")
+    code = (
+        "from contextlib import suppress\nfrom revbis.cli import main\n"
+        f"for words in {words}:\n"
+        "    with suppress(SystemExit):\n"
+        "        main(['tabular', *words.split(), '--help'])\n"
+    )
+    modules = loaded_by(code)
+    assert "revbis.cli.tabular" in modules
+    assert modules & {"torch", "numba", "scipy", "matplotlib", "numpy"} == set()
     code = (
         "from revbis import cli\n"
         "calls = [[name, '--help'] for name in cli._COMMANDS]\n"

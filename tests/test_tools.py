@@ -1,4 +1,4 @@
-"""tools/install-gl, with every program that would change the machine replaced by a recorder."""
+"""tools/install-*, with every program that would change the machine replaced by a recorder."""
 
 import shutil
 import subprocess
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "tools" / "install-gl"
+TOOLS = Path(__file__).parents[1] / "tools"
 ALL = "libegl1 libgl1 libosmesa6"
+BROWSER = "chromium chromium-driver"
 LINE = "apt-get install -y {}"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="installs with apt-get")
@@ -17,11 +18,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="installs with a
 class Machine:
     """A PATH on which only a few real programs and our recorders are."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, script: str) -> None:
+        self.script = TOOLS / script
         self.bin, self.log, self.state = folder / "bin", folder / "log", folder / "state"
         self.bin.mkdir()
         self.state.mkdir()
-        for name in ("bash", "env", "grep", "cat", "rm", "mktemp", "touch", "true"):
+        for name in ("bash", "env", "grep", "cat", "rm", "mktemp", "touch", "chmod", "true"):
             (self.bin / name).symlink_to(str(shutil.which(name)))
         self.program("uname", "echo Linux")
         self.program("id", "echo 0")
@@ -46,20 +48,21 @@ class Machine:
         self.program("apt-cache", code + ' *) echo "  Candidate: (none)";; esac')
 
     def apt_get(self, install: str = "true") -> None:
-        """`install` is what installing does before the libraries are there."""
+        """`install` is what installing does before libraries and programs are there."""
+        made = " ".join(str(self.bin / name) for name in ("chromium", "chromedriver"))
         found = r"\tlibEGL.so.1 (libc6) => /lib/libEGL.so.1\n\tlibGL.so.1 (libc6) => /x\n"
         self.program(
             "apt-get",
             f'echo "$DEBIAN_FRONTEND apt-get $*" >>{self.log}; echo chatter\n'
             f'case "$*" in *update*) touch {self.state}/updated; exit 0;; esac\n'
             f"{install} || {{ echo 'E: sorry' >&2; exit 100; }}\n"
-            f"printf '{found}' >{self.state}/libraries",
+            f"printf '{found}' >{self.state}/libraries; touch {made}; chmod +x {made}",
         )
 
     def run(self, **environment: str) -> tuple[str, list[str]]:
         """What the script says, and the installing that it does."""
         done = subprocess.run(
-            [str(self.bin / "bash"), str(SCRIPT)],
+            [str(self.bin / "bash"), str(self.script)],
             env={"PATH": str(self.bin), **environment},
             capture_output=True,
             text=True,
@@ -74,7 +77,12 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+    return Machine(tmp_path, "install-gl")
+
+
+@pytest.fixture
+def without_browser(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, "install-chromium")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +101,9 @@ def test_libraries_of_conda_and_of_the_user_count(machine, tmp_path: Path) -> No
     assert machine.run(LD_LIBRARY_PATH=f"/nowhere:{tmp_path}/lib") == ("", [])
 
 
-def test_other_systems_are_left_alone(machine) -> None:
+@pytest.mark.parametrize("script", ["install-gl", "install-chromium"])
+def test_other_systems_are_left_alone(script: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, script)
     machine.program("uname", "echo Darwin")
     assert machine.run() == ("", [])
 
@@ -159,3 +169,21 @@ def test_without_apt_get_conda_is_named(machine) -> None:
     (machine.bin / "apt-get").unlink()
     said, done = machine.run()
     assert done == [] and "conda install -c conda-forge libegl" in said
+
+
+def test_root_installs_a_browser_once(without_browser) -> None:
+    said, done = without_browser.run()
+    assert len(done) == 1 and done[0].endswith(f"install --no-install-recommends {BROWSER}")
+    assert "chatter" not in said and len(said.splitlines()) == 1
+    assert without_browser.run() == ("", done)  # the second time all is there
+
+
+def test_a_browser_that_cannot_be_installed_is_no_failure(without_browser) -> None:
+    without_browser.apt_get(install="false")
+    said, done = without_browser.run()
+    assert ["update" in line for line in done] == [False, True, False]
+    assert "E: sorry" in said and said.strip().endswith(LINE.format(BROWSER))
+    without_browser.log.unlink()
+    without_browser.program("id", "echo 1000")
+    said, done = without_browser.run()
+    assert done == [] and said.strip().endswith("sudo " + LINE.format(BROWSER))

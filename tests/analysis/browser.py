@@ -80,13 +80,9 @@ class Browser:
         self.tell("Input.dispatchKeyEvent", **down, **common)
         self.tell("Input.dispatchKeyEvent", type="keyUp", **common)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """A picture of what is seen, or of the whole page."""
-        clip: dict[str, Any] = {}
-        if whole:
-            size = self.tell("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"clip": {**size, "scale": 1}, "captureBeyondViewport": True}
-        picture = self.tell("Page.captureScreenshot", format="png", **clip)
+    def screenshot(self, path: Path) -> None:
+        """A picture of what is seen."""
+        picture = self.tell("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(picture["data"]))
 
     def errors(self) -> list[str]:

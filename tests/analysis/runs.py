@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from revbis.analysis.study import Study, read_study
 from revbis.runs.config import Config
 from revbis.runs.presets import preset_config
@@ -96,34 +94,4 @@ def study_of(
     for (task, method), scores in finals.items():
         for seed, score in enumerate(scores, 1):
             write_run(out, [0.0, score], task=task, method=method, seed=seed, **settings)
-    return read_study([out])
-
-
-def learning_study(out: Path, tasks: Sequence[str], methods: Sequence[str], seeds: int) -> Study:
-    """A study that looks like a real one: noisy, rising returns, and c that drifts."""
-    generator = np.random.default_rng(0)
-    frames = np.arange(0, 60_001, 5000)
-    steps = np.arange(250, 15_001, 250)
-    for task in tasks:
-        success = task.startswith("metaworld:")
-        for method in methods:
-            top, speed = generator.uniform(0.4, 1.0), generator.uniform(0.5, 3.0)
-            for seed in range(1, seeds + 1):
-                rise = top * (1 - np.exp(-speed * frames / 30_000))
-                noisy = np.clip(rise + generator.normal(0, 0.05, len(frames)), 0, 1)
-                scores = noisy.round(1) if success else 1000 * noisy
-                drift = np.exp(-steps / 9000) + generator.normal(0, 0.003, len(steps))
-                adaptive = "rev" in method and not method.endswith("no-c")
-                write_run(
-                    out,
-                    dict(zip(frames.tolist(), scores.tolist(), strict=True)),
-                    task=task,
-                    method=method,
-                    seed=seed,
-                    c=dict(zip(steps.tolist(), (drift / 2).tolist(), strict=True))
-                    if adaptive
-                    else dict.fromkeys(steps.tolist()),
-                    eval_every=5000,
-                    action_repeat=4,
-                )
     return read_study([out])

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
-from tests.analysis.runs import learning_study, study_of, write_run
+from tests.analysis.runs import study_of, write_run
 
 from revbis.analysis import figures, stats
 from revbis.analysis.figures import draw_offline
@@ -224,7 +224,8 @@ def test_a_method_looks_the_same_in_all_figures(tmp_path: Path) -> None:
 
 
 def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
-    study = learning_study(tmp_path / "runs", [CHEETAH, HAMMER], ["drqv2", "mico-rev"], 2)
+    finals = {(task, name): [0.2, 0.4] for task in (CHEETAH, HAMMER) for name in ("drqv2", "mico")}
+    study = study_of(tmp_path / "runs", finals)
     first = figures.save(figures.learning_curves(study), tmp_path / "a" / "b", "curves")
     second = figures.save(figures.learning_curves(study), tmp_path / "c", "curves")
     assert [path.name for path in first] == ["curves.png", "curves.svg", "curves.pdf"]
@@ -239,7 +240,8 @@ def test_save_writes_the_same_bytes_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
 def test_panels_fill_their_rows(tmp_path: Path, count: int, shape: tuple[int, int]) -> None:
     tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop", "dmc:finger_spin"][:count]
-    figure = figures.learning_curves(learning_study(tmp_path, tasks, ["drqv2"], 1))
+    study = study_of(tmp_path, {(task, "drqv2"): [0.5] for task in tasks})
+    figure = figures.learning_curves(study)
     assert len(figure.axes) == count
     assert {axes.get_subplotspec().get_geometry()[:2] for axes in figure.axes} == {shape}
     named = [bool(axes.get_xlabel()) for axes in figure.axes]
@@ -249,7 +251,8 @@ def test_panels_fill_their_rows(tmp_path: Path, count: int, shape: tuple[int, in
 def test_legend_and_caption_are_below_the_panels(tmp_path: Path) -> None:
     methods = ["drqv2", "mico", "simsr", "mico-rev", "simsr-rev", "mico-rev-no-c"]
     tasks = [CHEETAH, WALKER, HAMMER, "dmc:hopper_hop"]
-    figure = figures.learning_curves(learning_study(tmp_path, tasks, methods, 1))
+    finals = {(task, method): [0.5] for task in tasks for method in methods}
+    figure = figures.learning_curves(study_of(tmp_path, finals))
     figure.draw_without_rendering()
     inside = figure.bbox
     lowest = min(axes.get_tightbbox().y0 for axes in figure.axes)  # type: ignore[union-attr]

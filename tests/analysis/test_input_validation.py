@@ -21,47 +21,29 @@ normalise = stats.normalise_scores
     ("call", "message"),
     [
         (lambda: stats.summarise("good"), "scores must hold real numbers, got texts"),
-        (lambda: stats.summarise([1, 1j]), "scores must hold real numbers, got complex numbers"),
-        (lambda: stats.summarise([[1, 2], [3]]), "scores must be an array of numbers"),
         (lambda: stats.summarise([]), "scores must have at least one seed"),
         (lambda: stats.summarise([1, np.nan]), "must be finite: leave out runs without a score"),
-        (lambda: stats.default_bounds(3), "no bounds are known for 3"),
         (lambda: stats.default_bounds("gym:P-v1"), "no bounds are known for gym:P-v1: pass the sc"),
         (lambda: normalise([1], {}), r"scores must be a mapping with each task, got \[1\]"),
         (lambda: normalise(SCORES, 1), "bounds must be a mapping with each task, got 1"),
         (lambda: normalise(SCORES, {}), "bounds must have a"),
         (lambda: normalise(SCORES, {"a": 1}), "bounds of a must be two numbers, got 1"),
         (lambda: normalise(SCORES, {"a": (1, 1)}), "bounds of a must rise, got 1 and 1"),
-        (lambda: normalise({"a": []}, {"a": (0, 1)}), "scores of a must have at least one"),
-        (lambda: stats.ewma([1.0], "half"), "alpha must be a number, got 'half'"),
         (lambda: stats.ewma([1.0], 0.0), r"alpha must be in \(0, 1\]"),
-        (lambda: stats.ewma([1.0], 1.1), r"alpha must be in \(0, 1\]"),
-        (lambda: stats.ewma([1.0], np.nan), r"alpha must be in \(0, 1\]"),
         (lambda: stats.ewma([], 0.5), "values must have at least one number"),
         (lambda: stats.area([0, 1], [1.0]), r"a score for each, got shapes \(2,\), \(1,\)"),
         (lambda: stats.area([1, 0], [1.0, 1.0]), "frames must be one rising row"),
-        (lambda: stats.failed_share([1.0], "best"), "reference must be a number, got 'best'"),
         (lambda: stats.mean({1: [1.0]}), "scores must have a task for each key, got 1"),
         (lambda: stats.mean({}), "scores must have at least one task"),
-        (lambda: stats.median({"a": []}), "scores of a must have at least one seed"),
-        (lambda: stats.iqm({"a": [np.nan]}), "scores of a must be finite"),
-        (lambda: stats.iqm(SCORES.values()), "scores must be a mapping with each task"),
         (lambda: stats.improvement(SCORES, {"b": [1.0]}), "tasks must be the same"),
-        (lambda: stats.optimality_gap(SCORES, []), r"goal must be a number, got \[\]"),
         (lambda: stats.profile(SCORES, [[1.0]]), r"thresholds must be one row, got shape \(1, 1\)"),
         (lambda: stats.interval("iqm", SCORES), "statistic must be a function such as iqm"),
-        (lambda: stats.interval(stats.iqm, {}), "scores must have at least one task"),
-        (lambda: stats.interval(stats.iqm, SCORES, seed=-1), "seed must be at least 0"),
         (lambda: stats.interval(stats.iqm, SCORES, resamples=10**23), "resamples must be at most"),
         (lambda: stats.paired({"a": [1]}, {}), "scores of a must be a mapping with each seed"),
-        (lambda: stats.paired({"a": {1: "x"}}, {}), "scores of a must be a number, got 'x'"),
         (lambda: stats.paired({}, {"a": {"1": 2}}), "other of a must have a seed for each key"),
         (lambda: stats.paired({"a": {1: 1}}, {"a": {2: 1}}), "no seed of a task in common"),
         # One folder is not taken for the list of its letters.
-        *(
-            (lambda wrong=wrong: read_study(wrong), "paths must be a list of folders, got")
-            for wrong in ("runs", Path(), 3, None, np.array(1))
-        ),
+        (lambda: read_study("runs"), "paths must be a list of folders, got"),
         (lambda: read_study([3]), "each of paths must be a path, got 3"),
     ],
 )
@@ -76,17 +58,13 @@ def test_numbers_of_any_kind_are_the_same() -> None:
     assert stats.ewma([1, 2], np.float32(1)).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("wrong", [None, "runs", [], {}])
-def test_studies(wrong: Any, tmp_path: Path) -> None:
+def test_only_a_study_is_tabulated_drawn_or_written(tmp_path: Path) -> None:
+    runs: Any = "runs"
     for call in (
-        lambda: tables.score_table(wrong, kind="final", budget=None, reported=False),
-        lambda: tables.aggregate_table(wrong),
-        lambda: differences(wrong, "drqv2"),
-        lambda: figures.learning_curves(wrong),
-        lambda: figures.coefficients(wrong),
-        lambda: figures.ablation(wrong),
-        lambda: budgets(wrong),
-        lambda: write_page(wrong, tmp_path / "page"),
+        lambda: differences(runs, "drqv2"),
+        lambda: figures.learning_curves(runs),
+        lambda: budgets(runs),
+        lambda: write_page(runs, tmp_path / "page"),
     ):
         with pytest.raises(ValueError, match="a Study, as read_study gives, is wanted, got"):
             call()
@@ -109,21 +87,14 @@ def tabulate(study: Study, **changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda study: tabulate(study, reported="yes"),
-            "reported must be True or False, got 'yes'",
-        ),
-        (lambda study: tabulate(study, budget="all"), "budget must be a whole number, got 'all'"),
         (lambda study: tabulate(study, budget=1.5), "budget must be a whole number"),
         (lambda study: tabulate(study, kind="area"), "kind must be one of final, best"),
         (
             lambda study: group_scores(study.groups[0], "last", 20),
             "kind must be one of final, best,",
         ),
-        (lambda study: figures.learning_curves(study, alpha="half"), "alpha must be"),
         (lambda study: figures.learning_curves(study, alpha=0.0), "alpha must be"),
         (lambda study: differences(study, "drqv3"), "baseline must be one of drqv2, got"),
-        (lambda study: differences(study, None), "baseline must be one of drqv2, got"),
         (lambda study: write_page(study, 3), "folder must be a path, got 3"),
     ],
 )

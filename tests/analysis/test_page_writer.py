@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 from tests.analysis.fake_study import fake_run
 
-from revbis.analysis.page.writer import PageWriter, page_folder, watch
+from revbis.analysis.page.writer import PageWriter, page_folder
+from revbis.cli import main
 
 
 @contextmanager
 def _no_bar(total: int):
     yield lambda text: None
-
-
-def _writer(tmp_path: Path, *, live: bool = False) -> PageWriter:
-    return PageWriter([tmp_path / "runs"], tmp_path / "page", _no_bar, videos=False, live=live)
 
 
 def test_the_page_of_a_single_run_is_in_its_folder(tmp_path: Path) -> None:
@@ -25,19 +22,12 @@ def test_the_page_of_a_single_run_is_in_its_folder(tmp_path: Path) -> None:
     assert page_folder([tmp_path]) == page_folder([run, run]) == Path("report")
 
 
-def test_a_page_that_is_watched_reloads_itself_until_the_last(tmp_path: Path) -> None:
-    fake_run(tmp_path / "runs", seed=1)
-    writer = _writer(tmp_path, live=True)
-    assert "data-refresh" in writer.write().read_text().partition("<body")[0]
-    assert "data-refresh" not in writer.write(last=True).read_text().partition("<body")[0]
-
-
 def test_a_warning_is_logged_once_and_a_new_one_too(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake_run(tmp_path / "runs", seed=1)
     (fake_run(tmp_path / "runs", seed=2) / "result.json").unlink()
-    writer = _writer(tmp_path)
+    writer = PageWriter([tmp_path / "runs"], tmp_path / "page", _no_bar, videos=False, live=False)
     writer.write()
     writer.write()
     assert caplog.text.count("is not finished") == 1
@@ -49,21 +39,21 @@ def test_a_warning_is_logged_once_and_a_new_one_too(
     assert "other is left out" in caplog.text
 
 
-def test_watching_writes_again_when_a_record_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_watching_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each pause of the watch is a turn: nothing there, a run, no change, a second run, Ctrl-C."""
-    writer, pages, shown = _writer(tmp_path, live=True), [], []
-    real = writer.write
+    path, pages = tmp_path / "page" / "index.html", []
+    real = PageWriter.write
 
-    def write(*, last: bool = False) -> Path:
+    def write(self: PageWriter, *, last: bool = False) -> Path:
         pages.append(last)
-        return real(last=last)
+        return real(self, last=last)
 
     turns = iter(
         [
             lambda: fake_run(tmp_path / "runs", seed=1),
-            lambda: None,
+            lambda: pytest.fail("no reload") if 'data-refresh="10"' not in path.read_text() else 0,
             lambda: fake_run(tmp_path / "runs", seed=2),
         ]
     )
@@ -74,10 +64,13 @@ def test_watching_writes_again_when_a_record_changes(
             raise KeyboardInterrupt
         turn()
 
-    monkeypatch.setattr(writer, "write", write)
+    monkeypatch.setattr(PageWriter, "write", write)
     monkeypatch.setattr("revbis.analysis.page.writer.time.sleep", pause)
-    watch(writer, shown.append)
-    path = tmp_path / "page" / "index.html"
-    assert shown[0].startswith("waiting: there is no run to read")
-    assert shown[1:] == [f"open {path}", f"\nopen {path}"]
+    main(["report", str(tmp_path / "runs"), "-o", str(path.parent), "--watch"])
+    printed = capsys.readouterr()
+    first, *others = printed.out.splitlines()
+    assert first.startswith("waiting: there is no run to read")
+    assert others == [f"open {path}", "", f"open {path}"]
     assert pages == [False, False, False, True]  # without a run, with one, with two, at the end
+    assert "data-refresh" not in path.read_text().partition("<body")[0]  # it lies still
+    assert printed.err.count("one seed only") == 1

@@ -3,8 +3,6 @@
 import csv
 import json
 import math
-import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,11 @@ OBJECTS = ("config.json", "run.json", "result.json", "failures.json")
 LINES = ("eval.jsonl", "train.jsonl", "alarms.jsonl")
 DEEP = "[" * 100_000
 CONTENTS = {
-    "an array": b"[]",
     "null": b"null",
-    "a number": b"5",
     "NaN": b"NaN",
-    "a string": b'"x"',
     "half an object": b'{"frames": 10, "mean_re',
     "not text": bytes(range(256)),
     "a deep array": DEEP.encode(),
-    "a deep object": b'{"a":' * 100_000,
     "many digits": b'{"frames": 1' + b"0" * 5000 + b"}",
 }
 NO_COUNT = [None, True, -1, 1.5, math.nan, math.inf, 1e23, 10**400, [], {}]
@@ -90,40 +84,10 @@ def test_no_run_at_all(tmp_path: Path, make: object, why: str) -> None:
         read_study([tmp_path / "x"])
 
 
-def test_foreign_things_are_named_and_the_run_is_read(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", [0.0, 1.0])
-    (tmp_path / "empty").mkdir()
-    foreign = tmp_path / "foreign.csv"
-    foreign.write_text("step,return\n1,2\n")
-    (tmp_path / "runs" / "other.csv").write_text("step,return\n1,2\n")
-    for name, text in (("model", '{"hidden_size": 3}'), ("cut", '{"meth'), ("list", "[1]")):
-        (tmp_path / "runs" / name).mkdir()
-        (tmp_path / "runs" / name / "config.json").write_text(text)
-    study = read_study([tmp_path / "runs", tmp_path / "empty", foreign, tmp_path / "none"])
-    assert len(study.runs) == 1 and len(study.rows()) == 2
-    assert has_problem(study, "empty contains no run")
-    assert has_problem(study, "foreign.csv is not a run folder")
-    assert has_problem(study, "none does not exist")
-    assert has_problem(study, "model is left out", "unknown hidden_size")
-    assert has_problem(study, "cut is left out", "not a revbis config")
-    assert has_problem(study, "list is left out")
-
-
 def test_a_folder_given_twice_is_read_once(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [0.0, 1.0])
     study = read_study([tmp_path, folder, tmp_path])
     assert len(study.runs) == 1 and not has_problem(study, "same run")
-
-
-def test_half_written_lines(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [0.0, 1.0, 2.0], c={5: 0.5})
-    for name in ("eval.jsonl", "train.jsonl"):
-        with open(folder / name, "a") as file:
-            file.write('{"frames": 30, "mean_re')
-    study = read_study([tmp_path])
-    assert [row.mean_return for row in study.rows()] == [0.0, 1.0, 2.0]
-    assert has_problem(study, "eval.jsonl: line 4 is skipped: incomplete")
-    assert [line["c"] for line in study.runs[0].training] == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -131,10 +95,6 @@ def test_half_written_lines(tmp_path: Path) -> None:
     [
         {"frames": 20},
         {"mean_return": 1.0},
-        {"frames": None, "mean_return": 1.0},
-        {"frames": 20, "mean_return": [1.0]},
-        {"frames": math.inf, "mean_return": 1.0},
-        {"frames": 20, "mean_return": 1.0, "success_any": 0.5},
     ],
 )
 def test_lines_that_are_no_evaluation(tmp_path: Path, line: dict[str, object]) -> None:
@@ -280,25 +240,14 @@ def test_missing_seeds(tmp_path: Path) -> None:
 
 
 ODD: dict[str, dict[str, list[Any]]] = {
-    "config.json": {
-        "preset": [*NO_TEXT, None],
+    "config.json": {  # of each type one: the others are tested with the types
         "task": [*NO_TEXT, None],
-        "method": [*NO_TEXT, None, "none"],
-        "seed": [*NO_COUNT, "x"],
+        "method": ["none"],
         "frames": [*NO_COUNT, 10**23, 0],
-        "eval_every": [*NO_COUNT, 0],
-        "action_repeat": [*NO_COUNT, 0],
-        "strides": [None, 5, [], [2, 2, 1], [2, 2, 1, True], "2211", [2, 2, 1, [1]]],
-        "discount": [None, True, "x", math.nan, 2, 10**400],
-        "learning_rate": [None, "x", math.inf, -1, 10**400],
-        "out": [None, 5, [], {}],
-        "quality": [5, None, "worst", []],
-        "distractor": [5, True, []],
-        "distractor_strength": [*NO_NUMBER, 0, 1.5, math.nan, 10**400],
-        "state_noise": [*NO_COUNT, "x", 10_001],
-        "state_noise_kind": [5, None, "white", []],
-        "threads": ["x", True, 0, []],
-        "wandb": [5, True, []],
+        "strides": [None, [2, 2, 1], [2, 2, 1, True], "2211"],
+        "discount": [None, "x", math.nan, 2, 10**400],
+        "distractor_strength": [*NO_NUMBER, 0, 1.5],
+        "quality": ["worst"],
         "colour": ["red"],
     },
     "run.json": {
@@ -405,29 +354,6 @@ def test_a_value_that_is_none(name: str, bad: Path) -> None:
         reason = "is not finite" if is_return and name not in words else name
         assert "seed-3" in words and reason in words, (key, value)
         (bad / name).write_bytes(whole)
-
-
-def mutants(content: bytes, count: int, seed: str) -> Iterator[bytes]:
-    """Contents with bytes changed, cut out, doubled or put elsewhere."""
-    generator = random.Random(seed)
-    for _ in range(count):
-        spoilt = bytearray(content)
-        for _ in range(generator.choice((1, 1, 3, 20))):
-            at = generator.randrange(len(spoilt) + 1)
-            end = min(at + generator.choice((1, 1, 5, 200)), len(spoilt))
-            spoilt[at:end] = generator.choice(
-                [b"", bytes([generator.randrange(256)]), spoilt[at:end] * 2, b"9" * 30, b"\n"]
-            )
-        yield bytes(spoilt)
-
-
-@pytest.mark.parametrize("name", [*OBJECTS, *LINES])
-def test_bytes_by_chance(name: str, bad: Path) -> None:
-    """Not all of these can be distinguished from good files, but none may hide the good runs."""
-    whole = (bad / name).read_bytes()
-    for content in mutants(whole, 10, seed=name):
-        (bad / name).write_bytes(content)
-        shown(bad)
 
 
 def test_names_that_no_file_can_hold(bad: Path) -> None:

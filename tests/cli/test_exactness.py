@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.cli import fails
 
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
@@ -92,43 +93,10 @@ def test_an_own_objective_that_does_not_work_is_refused_first(
 ) -> None:
     out = tmp_path / "out"
     words = ["--methods", "simsr", "--objective", f"{OWN}:{factory}", "--out", str(out)]
-    with pytest.raises(SystemExit) as stop:
-        main(["exactness", *words])
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2 and not out.exists()
+    error = fails(capsys, "exactness", *words)
     assert error.startswith(f"revbis: error: {OWN}:{factory}") and message in error
+    assert not out.exists()
     assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--methods", "simrs"], "did you mean 'simsr'"),
-        (["--objective", "simsr"], "must be package.module:factory, got 'simsr'; pass names to"),
-        (["--objective", "nowhere:make"], "nowhere:make: there is no module 'nowhere'"),
-        (["--scenarios", "room"], "--scenarios must be one of rooms, .*; did you mean 'rooms'"),
-        (["--steps", "0"], "--steps must be at least 1"),
-        (["--steps", "1000001"], "--steps must be at most 1,000,000, got 1000001"),
-        (["--seeds", "0"], "--seeds must be at least 1"),
-        (["--seeds", "1001"], "--seeds must be at most 1,000, got 1001"),
-        (["--workers", "0"], "--workers must be at least 1"),
-        (["--gamma", "1"], r"--gamma must be in \[0, 1\)"),
-        (["--gamma", "nan"], "--gamma: must be a finite number, got 'nan'"),
-        (["--size", "3"], "size must be at least 5"),
-        (["--size", "1e3"], "--size must be at most 20, got 1000"),
-        (["--normalisation", "both"], "--normalisation"),
-    ],
-)
-def test_mistakes_get_one_line(
-    words: list[str], message: str, capsys, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(["exactness", *words])
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2
-    assert re.search(message, error) and len(error.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
 
 
 def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> None:
@@ -137,10 +105,8 @@ def test_divergence_everywhere_is_one_line(capsys, tmp_path, monkeypatch) -> Non
 
     monkeypatch.setattr("revbis.representation.exactness.measure", diverge)
     words = ["--methods", "mico", "--scenarios", "rooms", *SMALL, "--out", str(tmp_path)]
-    with pytest.raises(SystemExit) as stop:
-        main(["exactness", *words])
-    assert stop.value.code == 2
-    assert "error: mico on rooms, seed 0: z has 3 non-finite values" in capsys.readouterr().err
+    error = fails(capsys, "exactness", *words)
+    assert "error: mico on rooms, seed 0: z has 3 non-finite values" in error
 
 
 def test_divergence_of_one_method_is_a_warning(capsys, tmp_path, monkeypatch) -> None:
@@ -172,11 +138,3 @@ def test_methods_are_ordered_by_their_mean_over_scenarios() -> None:
     assert results.overview()[1] == {"method": "c", "rooms": "0.60", "slip": "–"}
     assert [row["method"] for row in results.table("slip")] == ["b", "a"]
     assert results.table("rooms")[0] == {"method": "b", "φ: ρ with U": "0.70", "c": "0.90"}
-
-
-@pytest.mark.parametrize(("old", "new"), [("probe", "exactness"), ("isolate", "offline")])
-def test_old_names_say_the_new_one(old: str, new: str, capsys) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main([old, "--quick"])
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and error == f"revbis: error: revbis {old} is now revbis {new}\n"

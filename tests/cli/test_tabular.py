@@ -1,13 +1,10 @@
 """`revbis tabular values` and `aggregate`; the tests of `solve` and `bounds` are in test_cli.py."""
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli import fails
 
 from revbis import tabular
 from revbis.cli import main
@@ -123,44 +120,6 @@ def test_aggregate_by_all_metrics_leaves_out_the_lax_one(tmp_path: Path, capsys)
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("values", "give one of --example, --mdp and --gym"),
-        ("values --example toy --size 5", "--size is for --example grid, rooms, garnet, delay"),
-        ("values --example garnet --slip 0.5", "--slip is for --example grid, rooms; drop it"),
-        ("aggregate --gym FrozenLake-v1 --seed 1", "--seed is for --example garnet; drop it"),
-        ("values --mdp mine.npz --size 5", "--size is for --example"),
-        ("values --example toy --metric micro", "did you mean 'mico'"),
-        ("values --example toy --target-gamma 1", "--target-gamma must be in [0, 1), got 1"),
-        ("values --example toy --gamma 1", "gamma must be in [0, 1), got 1"),
-        ("values --example garnet --size 1", "value gaps need at least two states"),
-        (
-            "values --example toy --metric bisimulation --level state_action",
-            "is a metric on states",
-        ),
-        ("aggregate --example toy --eps -0.1", "eps must be at least 0, got -0.1"),
-        ("aggregate --example toy --eps nan", "--eps: must be a finite number, got 'nan'"),
-        ("aggregate --example toy --metric lax_bisimulation", "its classes have no common actions"),
-        ("aggregate --example toy --level state", "--level"),
-    ],
-)
-def test_mistakes_get_one_line(words: str, message: str, capsys, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    error = fails(capsys, "tabular", *words.split())
-    assert message in error
-    assert len(error.splitlines()) == 1
-    assert not list(tmp_path.rglob("*.csv"))
-
-
-@pytest.mark.parametrize("words", ["values --metric all", "values --c 0.5", "aggregate"])
-def test_tables_fit_80_columns(words: str, tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    main(["tabular", *words.split(), "--example", "grid", "--size", "3"])
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
 @pytest.mark.parametrize("command", ["solve", "values", "aggregate", "bounds"])
 def test_help_teaches(command: str, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -184,18 +143,3 @@ def test_the_documentation_shows_what_is_printed(words: str, tmp_path, capsys, m
         f"$ revbis tabular {command} --example rooms {' '.join(flags)}\n{table}\n```"
         in page.read_text()
     )
-
-
-def test_help_of_every_command_loads_nothing_heavy() -> None:
-    code = (
-        "import contextlib, sys\n"
-        "from revbis.cli import main\n"
-        "for words in ([], ['solve'], ['values'], ['aggregate'], ['bounds']):\n"
-        "    with contextlib.suppress(SystemExit):\n"
-        "        main(['tabular', *words, '--help'])\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = set(done.stdout.splitlines()[-1].split())
-    assert "revbis.cli.tabular" in modules
-    assert modules & {"torch", "numba", "numpy", "scipy", "matplotlib"} == set()

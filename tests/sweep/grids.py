@@ -61,11 +61,8 @@ def attempts(config: Config) -> list[str]:
 def newest_process(config: Config) -> int | None:
     """The process of the newest attempt; None while its file is being written."""
     try:
-        return int(
-            json.loads((config.directory / "attempts" / attempts(config)[-1]).read_text())[
-                "process"
-            ]
-        )
+        newest = config.directory / "attempts" / attempts(config)[-1]
+        return int(json.loads(newest.read_text())["process"])
     except ValueError:
         return None
 

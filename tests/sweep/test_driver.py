@@ -243,14 +243,6 @@ def test_a_failed_run_waits_before_it_is_tried_again(made, monkeypatch):
     assert len(runner.started) == 1 and looks[-1] == "waiting"
 
 
-def test_progress_is_read_from_the_runs_folder(made):
-    configs, storage = made
-    name = storage.name(configs[0])
-    storage.write(name, "progress.json", {"frames": 700, "mean_return": 3.0})
-    sweep = Sweep(configs[:1], storage)
-    assert sweep.entries[0].progress == RunProgress(frames=700, mean_return=3.0, beat=700)
-
-
 def test_what_is_noted_is_json(made, tmp_path):
     configs, storage = made
     _run(configs[:1], storage, {"": [(FAILED, True, 300), DONE]})
@@ -341,18 +333,11 @@ FILES = ("progress.json", "result.json", "failures.json")
 ANYTHING = [
     b"",
     b"[]",
-    b"[1]",
     b"{half",
-    b"null",
-    b"3",
-    b'"text"',
     b"NaN",
     b"\xff\xfe\x00",
     b"[" * 200_000,
-    b'{"a":' * 200_000,
     b'{"frames": "many", "failures": "none"}',
-    b'{"frames": [1], "failures": [1]}',
-    b'{"frames": {}, "failures": [{}], "mean_return": {}}',
     b'{"frames": -5, "mean_return": 1.0, "failures": [{"checkpoint": -1, "text": "x"}]}',
     b'{"frames": 1e400, "mean_return": 1.0, "failures": [{"checkpoint": 1e400, "text": "x"}]}',
     b'{"frames": NaN, "mean_return": NaN, "failures": [{"checkpoint": NaN, "text": "x"}]}',
@@ -426,14 +411,6 @@ def test_a_result_counts_until_the_run_has_gone_on_beyond_it(run):
     storage.write(name, "progress.json", progress | {"frames": 130})
     assert storage.progress(name) == RunProgress(130, 5.0, 9.0, 1.0, {}, 130)
     assert storage.finished(name, 120) and not storage.finished(name, 121)
-
-
-def test_failures_are_written_as_they_are_read(run):
-    storage, config, folder = run
-    failures = [{"checkpoint": 0, "text": "a"}, {"checkpoint": 9, "text": "b", "final": True}]
-    storage.write_failures(storage.name(config), failures)
-    assert storage.failures(storage.name(config)) == failures
-    assert json.loads((folder / "failures.json").read_text()) == {"failures": failures}
 
 
 def test_a_config_is_read_or_refused(run):

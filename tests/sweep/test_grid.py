@@ -84,13 +84,8 @@ def test_grids_of_the_paper_ship_in_both_scales():
         (SMALL | {"tasks": []}, "tasks is empty"),
         (SMALL | {"methods": ["drqv3"]}, "drqv3"),
         (SMALL | {"seeds": [1, 1]}, "seeds has 1 more than once"),
-        (SMALL | {"seeds": [-1]}, "seeds"),
-        (SMALL | {"seeds": ["one"]}, "seeds"),
-        (SMALL | {"tasks": [{"a": 1}]}, "must be text"),
-        (SMALL | {"preset": "gpu"}, "gpu"),
         (SMALL | {"settings": {"frame": 1}}, "unknown frame"),
         (SMALL | {"settings": {"seed": 1}}, "given elsewhere"),
-        (SMALL | {"settings": [1]}, "settings must be a mapping"),
         (SMALL | {"settings": {"horizon": 1}}, "settings: no method of the grid has horizon"),
         (SMALL | {"overrides": {"x": {"horizon": 1}}}, "overrides, x: no method of the grid has"),
         (SMALL | {"overrides": {"../x": {}}}, "cannot be the name of a folder"),
@@ -124,13 +119,6 @@ def test_a_set_value_must_be_for_a_method_that_is_left(tmp_path):
     assert choose_grid(str(path), settings=["mode=joint"]).settings["mode"] == "joint"
     with pytest.raises(ValueError, match="--set: no method of the grid has mode; revbis train "):
         choose_grid(str(path), methods=["tdmpc"], settings=["mode=joint"])
-
-
-def test_an_unknown_name_lists_the_grids():
-    with pytest.raises(ValueError, match="table1-cpu"):
-        read_grid("table2")
-    with pytest.raises(ValueError, match="cannot be read"):
-        read_grid("missing.yaml")
 
 
 def test_what_is_no_yaml_is_told_in_one_line(tmp_path):

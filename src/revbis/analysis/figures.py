@@ -335,10 +335,6 @@ def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
 def forest(study: Study, compared: Differences) -> Figure:
     """Differences from a baseline with their intervals: a panel for all tasks and for each.
 
-    Args:
-        study: The runs.
-        compared: Their differences, as `differences.differences` gives them.
-
     Raises:
         ValueError: If nothing could be paired.
     """
@@ -427,11 +423,7 @@ def _curve_panels(
 
 def _forest_caption(compared: Differences) -> str:
     tasks = [row for row in compared.rows if row.task is not None] or list(compared.rows)
-    usual = max(row.of.pairs for row in tasks)
-    others = [
-        f"{row.of.pairs} for {row.label} on {row.place}" for row in tasks if row.of.pairs != usual
-    ]
-    counted = f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
+    counted = _counted([(row.of.pairs, row.label, row.place) for row in tasks])
     parts = [
         f"Final scores minus those of {compared.baseline}, right of 0 is better: mean over seeds "
         f"that both have ({counted}; dots) with its 95% stratified bootstrap interval "
@@ -447,7 +439,7 @@ def _forest_caption(compared: Differences) -> str:
 def _ablation_caption(
     best: Sequence[tuple[RunGroup, GroupScores]], at: Mapping[str, int], of_all: str
 ) -> str:
-    seeds = [(group, list(scores.seeds)) for group, scores in best]
+    seeds = [(len(scores.seeds), group.label, short_name(group.task)) for group, scores in best]
     budget = ", ".join(f"{value:,} ({short_name(task)})" for task, value in at.items())
     if len(set(at.values())) == 1:
         budget = f"{next(iter(at.values())):,}"
@@ -483,17 +475,14 @@ def _mean_text(shown: Shown) -> str:
     """What a curve shows, for a caption."""
     if all(len(seeds) == 1 for _, seeds in shown):
         return "one seed (n = 1), so no standard error is known."
-    return f"mean over seeds ({_counted(shown)}); shaded: ± one standard error."
+    counts = [(len(seeds), group.label, short_name(group.task)) for group, seeds in shown]
+    return f"mean over seeds ({_counted(counts)}); shaded: ± one standard error."
 
 
-def _counted(shown: Sequence[tuple[RunGroup, Sequence[Any]]]) -> str:
-    """n, and where it differs."""
-    usual = max(len(seeds) for _, seeds in shown)
-    others = [
-        f"{len(seeds)} for {group.label} on {short_name(group.task)}"
-        for group, seeds in shown
-        if len(seeds) != usual
-    ]
+def _counted(counts: Sequence[tuple[int, str, str]]) -> str:
+    """n, and the methods and places where it differs."""
+    usual = max(n for n, *_ in counts)
+    others = [f"{n} for {label} on {place}" for n, label, place in counts if n != usual]
     return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
 
 
@@ -527,9 +516,7 @@ def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
     shown = [name for name in _SHOWN if any(f"phi_{name}" in row for row in rows)]
     with mpl.rc_context(STYLE):
         caption = f"{rows[0]['task']}. {_CAPTION}"
-        figure, panels = make_panels(
-            len(shown), caption, (), height=method_height(methods), share=True
-        )
+        figure, panels = make_panels(len(shown), caption, (), method_height(methods), share=True)
         for name, panel in zip(shown, panels, strict=True):
             for place, method in enumerate(methods):
                 trained, untrained = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import reduce
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -97,12 +98,9 @@ def align_curves(
     """
     if not curves:
         raise ValueError("there is no curve")
-    shared = {int(frame) for frame in curves[0].frames if budget is None or frame <= budget}
-    for other in curves[1:]:
-        shared &= set(other.frames.tolist())
-    frames = np.array(sorted(shared), dtype=np.int64)
-    rows = [one.scores[np.isin(one.frames, frames)] for one in curves]
-    return frames, np.stack(rows)
+    frames = reduce(np.intersect1d, [one.frames for one in curves])
+    frames = frames if budget is None else frames[frames <= budget]
+    return frames, np.stack([one.scores[np.isin(one.frames, frames)] for one in curves])
 
 
 class GroupScores(NamedTuple):
@@ -230,10 +228,11 @@ def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Poo
     if labels:
         absent = [label for label in study.labels if label not in measured]
         notes += [f"{label} is left out: it has no score yet" for label in absent]
-    for task in _uneven(measured):
-        notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
-        for scores_of in measured.values():
-            scores_of.pop(task, None)
+    for task in dict.fromkeys(task for scores_of in measured.values() for task in scores_of):
+        if len({of[task].frames for of in measured.values() if task in of}) > 1:
+            notes.append(f"{short_name(task)} is left out: evaluations are at different frames")
+            for scores_of in measured.values():
+                scores_of.pop(task, None)
     tasks = [task for task in at if labels and all(task in measured[label] for label in labels)]
     if not tasks:
         why = "there is no task on which all methods have a score"
@@ -251,15 +250,6 @@ def pool_scores(study: Study, kind: ScoreKind, budget: int | None = None) -> Poo
         tuple(notes),
         tuple(_bound_notes({task: bounds[task] for task in tasks})),
     )
-
-
-def _uneven(measured: Mapping[str, Mapping[str, GroupScores]]) -> list[str]:
-    """The tasks whose methods have scores at different frames."""
-    frames: dict[str, set[int]] = defaultdict(set)
-    for scores in measured.values():
-        for task, of in scores.items():
-            frames[task].add(of.frames)
-    return [task for task, seen in frames.items() if len(seen) > 1]
 
 
 def _comparable_tasks(study: Study, notes: list[str]) -> dict[str, stats.Bounds]:

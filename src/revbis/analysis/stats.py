@@ -50,12 +50,7 @@ def summarise(values: Array) -> Summary:
 
 
 class Bounds(NamedTuple):
-    """The scores that are normalised to 0 and to 1.
-
-    Attributes:
-        low: Normalised to 0.
-        high: Normalised to 1.
-    """
+    """The scores that are normalised to 0 and to 1."""
 
     low: float
     high: float

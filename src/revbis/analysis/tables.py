@@ -357,11 +357,6 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
 def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
     """Methods in pairs: how often the one with the higher IQM wins, and by how much.
 
-    Args:
-        study: The runs.
-        budget: In frames; by default for each task as `scores.budgets` says.
-        seed: Of the generator of bootstrap and test.
-
     Raises:
         ValueError: If the methods have no task in common.
     """
@@ -452,11 +447,10 @@ def measured_scores(
 
 def _not_ranked(study: Study, task: str, scores: Sequence[GroupScores]) -> str:
     """Why a task's methods are not ranked; empty if they are."""
-    if len({each.frames for each in scores if not each.short}) > 1:
-        other = "not comparable, evaluations are at different frames"
-    else:
-        other = ""
-    return mixed_settings(groups_of(study, task)) or other
+    if mixed := mixed_settings(groups_of(study, task)):
+        return mixed
+    uneven = len({each.frames for each in scores if not each.short}) > 1
+    return "not comparable, evaluations are at different frames" if uneven else ""
 
 
 def _reported_cells(
@@ -580,10 +574,6 @@ _COLUMNS = ("training variants", "evaluation variants", "gap", "N")
 def gap_table(study: Study, *, budget: int | None = None) -> Table:
     """Final scores on both kinds of variants and their difference, of each method on each task.
 
-    Args:
-        study: The runs.
-        budget: In frames; by default for each task as `scores.budgets` says.
-
     Raises:
         ValueError: If no run was evaluated on both.
     """
@@ -620,12 +610,8 @@ def _gap_line(
     summaries = {name: stats.summarise(each * scale) for name, each in values.items()}
     digits = decimals([one.mean for one in summaries.values()])
     remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
-    cells = [
-        TableCell(summary_text(one, digits, "+"), remark)
-        if name == "gap"
-        else TableCell(summary_text(one, digits))
-        for name, one in summaries.items()
-    ]
+    cells = [TableCell(summary_text(summaries[name], digits)) for name in ("train", "eval")]
+    cells.append(TableCell(summary_text(summaries["gap"], digits, "+"), remark))
     count, seeds = len(gap.seeds), len(group.seeds)
     cells.append(TableCell(str(count) if count == seeds else f"{count} of {seeds}"))
     name = f"{short_name(group.task)}, {group.label}" + (" (success, %)" if success else "")
@@ -697,8 +683,5 @@ def _yardstick_line(
     count, every = len(measured), len(group.seeds)
     cells.append(TableCell(str(count) if count == every else f"{count} of {every}"))
     name = f"{short_name(group.task)}, {group.label}, {EMBEDDINGS[embedding]}"
-    return (name, tuple(cells)), record | {
-        "frames": frames,
-        "n": count,
-        "seeds": " ".join(map(str, seeds)),
-    }
+    record |= {"frames": frames, "n": count, "seeds": " ".join(map(str, seeds))}
+    return (name, tuple(cells)), record

@@ -48,12 +48,8 @@ _MEMORY = re.compile(
     r"(?:out of|not enough|can't allocate) memory(?:.*?ried to allocate ([\d.]+ \w+))?", re.DOTALL
 )
 _PIPE_CLOSED = 141  # 128 + SIGPIPE, as for other programs in a shell
-_OF_OUTPUT = (
-    errno.EPIPE,
-    errno.ENOSPC,
-    errno.EFBIG,
-    errno.EDQUOT,
-)  # errors of our files have a name
+# Errors of our files have a name.
+_OF_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,7 +88,7 @@ def _main(words: list[str]) -> None:
     warnings.showwarning = _show_warning
     _show_log()
     try:
-        _run(words[0], words[1:])
+        _parse(words[0], words[1:])()
     except (ValueError, MemoryError, ModuleNotFoundError) as error:
         _fail(str(error) or type(error).__name__)
     except RuntimeError as error:
@@ -106,11 +102,6 @@ def _main(words: list[str]) -> None:
     except KeyboardInterrupt:
         print("\nrevbis: interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def _run(group: str, words: list[str]) -> None:
-    command = _parse(group, words)
-    command()
 
 
 def _parse(group: str, words: list[str]) -> Callable[[], None]:

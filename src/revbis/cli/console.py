@@ -7,18 +7,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from revbis.io.text import format_duration, lay_out, line_width
 
 if TYPE_CHECKING:
     from revbis.tabular.registry import OnIteration
-
-Cell = TypeVar("Cell")
 
 _QUIET_SECONDS = 2.0
 _PLAIN_SECONDS = 10.0
@@ -40,7 +38,7 @@ def print_table(title: str, rows: Sequence[dict[str, str]], spare: Sequence[str]
 def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
     """Shows the current error and the time left, for a solver with tolerance `tol`."""
     first: list[float] = []
-    with _bar(f"{name}: starting (the first run compiles for a few seconds)", 1.0) as show:
+    with progress_bar(f"{name}: starting (the first run compiles for a few seconds)", 1.0) as show:
 
         def report(iteration: int, bound: float) -> None:
             if math.isfinite(bound) and bound > tol:
@@ -56,40 +54,12 @@ def solver_bar(name: str, tol: float) -> Iterator[OnIteration]:
 def step_bar(total: int) -> Iterator[Callable[[str], None]]:
     """Shows progress over `total` equal steps; each call is one step, with a text to show."""
     done = count(1)
-    with _bar("starting", total) as show:
+    with progress_bar("starting", total) as show:
         yield lambda text: show(text, next(done))
 
 
-def run_missing(
-    cells: Mapping[Cell, float],
-    read: Callable[[Cell], object],
-    run: Callable[[dict[Cell, float], Callable[[str, float], None]], dict[Cell, str]],
-) -> dict[Cell, str]:
-    """Runs the cells that have no result yet, with progress, and says what is there already.
-
-    Args:
-        cells: All cells with the cost of each.
-        read: The result of a cell, None if there is none.
-        run: Runs cells and says how much is done; its result is what went wrong, by cell.
-
-    Returns:
-        What went wrong, by cell.
-    """
-    missing = {cell: cost for cell, cost in cells.items() if read(cell) is None}
-    if len(missing) < len(cells):
-        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
-    if not missing:
-        return {}
-    try:
-        with _bar("starting", sum(missing.values())) as show:
-            return run(missing, show)
-    except KeyboardInterrupt:
-        print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
-        raise
-
-
 @contextmanager
-def _bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
+def progress_bar(text: str, total: float) -> Iterator[Callable[[str, float], None]]:
     """A progress bar on a terminal, after two seconds; elsewhere a plain line every ten seconds."""
     from rich.console import Console
 
@@ -171,12 +141,9 @@ def _plain_lines(total: float) -> Callable[[str, float], None]:
         now = time.monotonic()
         if now - shown_at > _PLAIN_SECONDS:
             shown_at = now
-            left = (
-                f", about {format_duration((now - start) * (total / done - 1))} left"
-                if done > 0
-                else ""
-            )
-            print(f"{text}{left}, {done / total:.0%} done", file=sys.stderr, flush=True)
+            if done > 0:
+                text += f", about {format_duration((now - start) * (total / done - 1))} left"
+            print(f"{text}, {done / total:.0%} done", file=sys.stderr, flush=True)
 
     return show
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from revbis.cli.console import print_table, run_missing
+from revbis.cli.console import print_table, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,12 +140,17 @@ def run_cells(
     from revbis.representation.workers import run_all
 
     out.mkdir(parents=True, exist_ok=True)
-    failed = run_missing(
-        cells,
-        lambda cell: read(cell, out),
-        lambda missing, show: run_all(missing, partial(run, out), workers, show),
-    )
-    problems = list(failed.values())
+    missing = {cell: cost for cell, cost in cells.items() if read(cell, out) is None}
+    if len(missing) < len(cells):
+        print(f"{len(cells) - len(missing)} of {len(cells)} cells are there already")
+    if not missing:
+        return []
+    try:
+        with progress_bar("starting", sum(missing.values())) as show:
+            problems = list(run_all(missing, partial(run, out), workers, show).values())
+    except KeyboardInterrupt:
+        print("\nfinished cells are kept: repeat the command to continue", file=sys.stderr)
+        raise
     if len(problems) == len(cells):
         raise ValueError(problems[0])
     for problem in problems:

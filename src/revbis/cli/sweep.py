@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import tyro
@@ -13,7 +12,6 @@ from revbis.cli.console import print_table, stop_signals
 from revbis.io.text import format_bytes, format_duration
 from revbis.runs.folder import ATTEMPTS
 from revbis.sweep.backend import HERE, Backend
-from revbis.sweep.driver import Sweep
 from revbis.sweep.grid import choose_grid
 from revbis.sweep.live import table
 from revbis.sweep.measure import NotMeasuredError
@@ -85,16 +83,12 @@ def run_and_show(plan: Plan) -> int:
         sweep = run_plan(plan, lambda: bool(caught))
     console = Console()
     console.print(table(sweep.entries, plan.out, console.width))
-    return _print_end(sweep, plan.out, caught)
-
-
-def _print_end(sweep: Sweep, out: str, caught: Sequence[int]) -> int:
     if caught:
         print("stopped; repeat the command to resume")
         return 128 + caught[0]
     failed = [entry for entry in sweep.entries if entry.state == "failed"]
     for entry in failed:
-        print(f"{entry.name} failed; see the logs in {out}/{entry.name}/{ATTEMPTS}")
+        print(f"{entry.name} failed; see the logs in {plan.out}/{entry.name}/{ATTEMPTS}")
     if failed:
         print("pass --retry-failed to retry")
     return 0 if sweep.complete else 1
@@ -115,7 +109,9 @@ def _print_plan(plan: Plan, measure: bool) -> None:
         }
         for run in expected.runs
     ]
-    same = _take_same(rows, ("frames", "memory", "disk"))
+    names = [name for name in ("frames", "memory", "disk") if len({row[name] for row in rows}) == 1]
+    same = {name: rows[0][name] for name in names}
+    rows = [{name: row[name] for name in row if name not in same} for row in rows]
     print(f"in {expected.folder}:")
     print_table("1 run" if len(rows) == 1 else f"{len(rows)} runs", rows)
     if same:
@@ -138,15 +134,6 @@ def _time_line(expected: Forecast, *, measured: bool) -> str:
         parallel = f"with {expected.workers} in parallel"
     source = "as measured here just now" if measured else "at the speed of the runs so far"
     return f"time: about {format_duration(expected.seconds)} {parallel}, {source}"
-
-
-def _take_same(rows: list[dict[str, str]], names: Sequence[str]) -> dict[str, str]:
-    """Takes out of a table what is the same in every row."""
-    same = {name: rows[0][name] for name in names if len({row[name] for row in rows}) == 1}
-    for row in rows:
-        for name in same:
-            del row[name]
-    return same
 
 
 def _measure(plan: Plan) -> dict[str, Speed] | None:

@@ -70,7 +70,11 @@ def solve(
             name = jobs.file_name(source, result)
             endings = jobs.write(result, origin, out / name, source.name)
             if not jobs.has_matrix(result):
-                _print_matrix_left_out(name, result.n)
+                print(
+                    f"{name}: the {result.n} × {result.n} matrix is not written; the .npz holds an "
+                    "exact embedding and the self-distances",
+                    file=sys.stderr,
+                )
             results.append(result)
             rows.append(jobs.metric_row(result, seconds))
             files.append(f"{name} ({', '.join(endings)})")
@@ -227,14 +231,6 @@ def _print_matrix(result: MetricResult) -> None:
         if table_width(rows) <= line_width():
             print_table(f"\n{result.metric}", rows)
             return
-
-
-def _print_matrix_left_out(name: str, n: int) -> None:
-    print(
-        f"{name}: the {n} × {n} matrix is not written; the .npz holds an exact embedding and the "
-        "self-distances",
-        file=sys.stderr,
-    )
 
 
 def _print_files(folder: Path, files: list[str]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -57,13 +57,10 @@ def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     method = _method(_given(words, "--method"), **own)
     observation = "state" if _given(words, "--observation") == "state" else "pixels"
     usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
-    flags = tyro.cli(
-        _arguments(type(usual.agent)),
-        prog=prog,
-        args=words,
-        default=_defaults(usual),
-        description=_HELP,
-    )
+    kind = _arguments(type(usual.agent))
+    run = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
+    default = kind(run, usual.agent, _Call())
+    flags = tyro.cli(kind, prog=prog, args=words, default=default, description=_HELP)
     config = Config(**vars(flags.run) | {"method": method}, agent=flags.agent)
     return partial(_train, config, flags.call.restart)
 
@@ -93,11 +90,6 @@ def _arguments(agent: type[AgentSettings]) -> type:
     parts = {"run": RunSettings, "agent": agent, "call": _Call}
     named = [(name, Annotated[kind, tyro.conf.arg(name="")]) for name, kind in parts.items()]
     return make_dataclass("Arguments", named, frozen=True)
-
-
-def _defaults(usual: Config) -> Any:
-    run = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
-    return _arguments(type(usual.agent))(run, usual.agent, _Call())
 
 
 def _train(config: Config, restart: bool) -> None:
@@ -192,15 +184,11 @@ def _list() -> None:
     for suite in (*SUITES.values(), OWN):
         print(f"  {suite.form:<23} {suite.description}")
         if suite.tasks:
-            _print_names(task_names(suite.name))
+            for line in wrap(" ".join(task_names(suite.name)), line_width() - 4):
+                print(f"    {line}")
         text = suite.missing()
         if text is not None:
             print(f"    {text}")
-
-
-def _print_names(names: Iterable[str]) -> None:
-    for line in wrap(" ".join(names), line_width() - 4):
-        print(f"    {line}")
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:

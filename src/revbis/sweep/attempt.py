@@ -18,12 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from revbis.io import runtime
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 End = Literal["finished", "stopped", "superseded", "failed", "refused"]
 _PARENT_DEATH = 1  # of Linux's prctl
@@ -76,7 +73,7 @@ def attempt(job: Job) -> Outcome:
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
     stopping: list[int] = []
-    _on_signal(signal.SIGTERM, stopping)
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     try:
         done = train(config, stop=lambda: bool(stopping), home=home)
         return Outcome("finished" if done else "stopped")
@@ -110,34 +107,16 @@ def _is_final(problem: Exception) -> bool:
 
 def _mirrored(config: Any, url: str, kind: Any) -> tuple[Any, Any]:
     """The run in a folder on this machine, for storage that cannot be written in place."""
-    name = config.directory.relative_to(config.out).as_posix()
     place = blake2b(url.encode(), digest_size=8).hexdigest()
     scratch = Path(tempfile.gettempdir()) / f"revbis-{place}-{os.getpid()}"
     local = config.with_settings(out=scratch)
-    return local, kind(local.directory, f"{url.rstrip('/')}/{_below(config.out)}{name}")
-
-
-def _below(out: Path) -> str:
-    """The folder of an override, which is part of the run's place."""
-    return "" if str(out) == "." else f"{out.as_posix()}/"
-
-
-def _on_signal(number: int, caught: list[int]) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        caught.append(number)
-
-    signal.signal(number, handle)
-
-
-def _end_with_parent() -> None:
-    """Asks Linux for a SIGTERM when the sweep dies, so that no run trains on unnoticed."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGTERM)
+    return local, kind(local.directory, f"{url.rstrip('/')}/{config.directory.as_posix()}")
 
 
 def main() -> None:
     """Runs the job given as JSON."""
-    _end_with_parent()
+    if sys.platform == "linux":  # a SIGTERM when the sweep dies: no run trains on unnoticed
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which ends us
     answer = os.dup(1)
     outcome = attempt(Job(**json.loads(sys.argv[1])))

@@ -46,10 +46,6 @@ HERE = Backend()
 def check_backend(backend: Backend, out: str) -> None:
     """Refuses flags that do not go together, or that no machine can satisfy.
 
-    Args:
-        backend: The flags.
-        out: The sweep's folder.
-
     Raises:
         ValueError: With the flag, what it must be and what it is.
     """
@@ -76,13 +72,7 @@ def check_backend(backend: Backend, out: str) -> None:
 
 
 def make_runner(backend: Backend, memory: int, storage: SweepStorage) -> Runner:
-    """What starts attempts.
-
-    Args:
-        backend: The flags.
-        memory: Bytes of a run.
-        storage: The sweep's folder.
-    """
+    """What starts attempts at runs that take so many bytes of memory."""
     if backend.on == "ray":
         from revbis.sweep.ray import RayRunner, Request
 
@@ -92,10 +82,6 @@ def make_runner(backend: Backend, memory: int, storage: SweepStorage) -> Runner:
 
 def local_workers(backend: Backend, memory: int) -> int:
     """Parallel runs on this machine: as many as asked for, or as its cores and memory allow.
-
-    Args:
-        backend: The flags.
-        memory: Bytes of a run.
 
     Raises:
         MemoryError: If there is not enough memory.

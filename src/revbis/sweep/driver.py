@@ -111,7 +111,7 @@ class SweepStorage:
     def progress(self, name: str) -> RunProgress:
         """How far a run is."""
         progress = self._parsed(name, PROGRESS, ProgressFile) or ProgressFile()
-        result = self._result(name)
+        result = self._parsed(name, RESULT, ResultFile)
         beat = progress.get("frames", 0)
         newest = result if result is not None and result["frames"] >= beat else progress
         mean = newest.get("mean_return")
@@ -130,7 +130,7 @@ class SweepStorage:
 
     def finished(self, name: str, budget: int) -> bool:
         """Whether a run has spent its budget."""
-        return is_finished(self._result(name), budget)
+        return is_finished(self._parsed(name, RESULT, ResultFile), budget)
 
     def failures(self, name: str) -> list[Failure]:
         """The failed attempts at a run that were its own fault."""
@@ -161,9 +161,6 @@ class SweepStorage:
             return
         self._storage.makedirs(name, exist_ok=True)
         self._storage.pipe_file(f"{name}/{file}", encoded)
-
-    def _result(self, name: str) -> ResultFile | None:
-        return self._parsed(name, RESULT, ResultFile)
 
     def _parsed(self, name: str, file: str, kind: type[T]) -> T | None:
         """A JSON file of a run, if it is there and of that type."""

@@ -121,15 +121,7 @@ def choose_grid(
     preset: str | None = None,
     settings: Sequence[str] = (),
 ) -> Grid:
-    """The grid of that name, with the values of flags in place of its own.
-
-    Args:
-        name: A YAML file, or a grid that ships with the package; None for flags alone.
-        tasks: Tasks.
-        methods: Methods.
-        seeds: Seeds.
-        preset: Where settings come from.
-        settings: Words like `frames=60000`.
+    """The grid of that name, with the values of flags in place of its own; None for flags alone.
 
     Raises:
         ValueError: If there is no such grid, or it cannot be trained.

@@ -36,11 +36,7 @@ _AROUND = 6  # lines that are no runs
 
 @contextmanager
 def board(where: str) -> Iterator[Callable[[Sequence[Entry]], None]]:
-    """A live table on a terminal; elsewhere a line for each change, and a summary every 30 s.
-
-    Args:
-        where: Where runs train.
-    """
+    """A live table on a terminal; elsewhere a line for each change, and a summary every 30 s."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield PlainBoard(where)

@@ -66,12 +66,6 @@ class Plan:
 def make_plan(grid: Grid, out: str, backend: Backend, *, retry_failed: bool = False) -> Plan:
     """Opens the sweep's folder and checks every run; starts and writes nothing.
 
-    Args:
-        grid: The runs.
-        out: The sweep's folder, a path or a URL.
-        backend: Where the runs train.
-        retry_failed: Forget earlier failures.
-
     Raises:
         ValueError: If a run can be trained nowhere, with every reason.
     """
@@ -246,13 +240,7 @@ def activation_bytes(config: Config, batch: int) -> int:
 
 
 def seconds_left(config: Config, done: int, speed: Speed) -> float:
-    """Time a run will still take. Its first steps are random: they need no network and no update.
-
-    Args:
-        config: The run.
-        done: Frames so far.
-        speed: What its parts take.
-    """
+    """Time a run will still take; its first steps are random, without network and update."""
     first = done // config.action_repeat
     steps = max(-(-config.frames // config.action_repeat) - first, 0)
     learning = max(steps - max(config.agent.explore_steps - first, 0), 0)
@@ -272,7 +260,7 @@ def times_left(entries: Sequence[Entry], speeds: Mapping[str, Speed] | None) -> 
         speeds: As measured, by agent; else runs are taken to be as fast as those that have started.
     """
     if speeds is not None:
-        return [_measured_time(entry, speeds.get(agent_of(entry.config))) for entry in entries]
+        return [_measured_time(entry, speeds) for entry in entries]
     rates = {entry.name: rate for entry in entries if (rate := _rate(entry)) is not None}
     return [_time_left(entry, entries, rates) for entry in entries]
 
@@ -303,9 +291,10 @@ def together(times: Sequence[float | None], workers: int) -> float | None:
     return max(sum(known) / workers, max(known, default=0.0))
 
 
-def _measured_time(entry: Entry, speed: Speed | None) -> float | None:
+def _measured_time(entry: Entry, speeds: Mapping[str, Speed]) -> float | None:
     if entry.state in _OVER:
         return 0.0
+    speed = speeds.get(agent_of(entry.config))
     return None if speed is None else seconds_left(entry.config, entry.progress.frames, speed)
 
 

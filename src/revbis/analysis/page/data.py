@@ -179,14 +179,7 @@ _RESAMPLES = 2_000  # for a band that is a few pixels wide
 def page_data(
     study: Study, trainings: Trainings, at: Mapping[str, int], pool: Pooled | None
 ) -> dict[str, Any]:
-    """Everything that is drawn, with labels and tasks by index.
-
-    Args:
-        study: The runs.
-        trainings: Reads their training.
-        at: The budget of each task.
-        pool: Normalised scores of all methods, where there are any.
-    """
+    """Everything that is drawn, with labels and tasks by index."""
     alone = len(study.runs) == 1
     read = {run.folder: trainings.of(run) for run in study.runs}
     numbers = sum(len(one.frames) * (3 + len(one.values)) for one in read.values())

@@ -53,12 +53,9 @@ class PairedPart(NamedTuple):
 
 
 def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
-    """Compares every method with the baseline and writes table and forest plot.
+    """Compares every method with the baseline.
 
-    Args:
-        study: The runs.
-        baseline: One of its labels.
-        folder: Where differences.csv, .png, .svg and .pdf go, if there is anything to compare.
+    If there is anything to compare, differences.csv, .png, .svg and .pdf go to the folder.
 
     Raises:
         ValueError: If the baseline is not in the study.
@@ -107,12 +104,7 @@ class SummaryRow(NamedTuple):
 
 
 def summary_rows(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
-    """A row for each group.
-
-    Args:
-        study: The runs.
-        at: The budget of each task.
-    """
+    """A row for each group, at the budget of its task."""
     final = tables.measured_scores(study, kind="final", at=at)
     best = tables.measured_scores(study, kind="best", at=at)
     rows = []
@@ -290,11 +282,7 @@ def alarms(study: Study) -> list[tuple[RunGroup, str, RaisedAlarm]]:
 
 
 def statistics(study: Study) -> list[tuple[Table, list[str]]]:
-    """Tables of pooled scores, with the indices of the methods that each row is about.
-
-    Raises:
-        ValueError: If the methods have no task in common.
-    """
+    """Tables of pooled scores, with the indices of the methods that each row is about."""
     pooled = [tables.aggregate_table(study)]
     pooled += [tables.pair_table(study)] if len(study.labels) > 1 else []
     shown = []

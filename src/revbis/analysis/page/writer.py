@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,17 +66,15 @@ class MediaMaker:
 
     def _make(self, run: Run, stamp: float) -> Media:
         folder = self._folder / _name(run)
-        opened: list[tuple[Config, Any]] = []
 
+        @cache
         def agent() -> tuple[Config, Any]:
-            if not opened:
-                from revbis.io import runtime
+            from revbis.io import runtime
 
-                runtime.prepare()  # before torch is imported
-                from revbis.runs.run import open_run
+            runtime.prepare()  # before torch is imported
+            from revbis.runs.run import open_run
 
-                opened.append(open_run(run.folder))
-            return opened[0]
+            return open_run(run.folder)
 
         return Media(
             video=_file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path)),
