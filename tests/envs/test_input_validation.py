@@ -104,22 +104,9 @@ def test_backgrounds(spec: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Distractor("noise", 0), "size must be at least 1, got 0"),
-        (lambda: Distractor("noise", 16, split="test"), "split must be one of train, eval"),
-        (lambda: Distractor("noise", 16).reset(-1), "seed must be at least 0, got -1"),
         (lambda: Distractor("noise", 16).paint(FRAME.copy(), MASK), "call reset(seed) first"),
-        (lambda: PixelNoise(1.01, 16), "distractor_strength must be at most 1, got 1.01"),
-        (lambda: PixelNoise(0.2, 0), "size must be at least 1"),
-        (lambda: PixelNoise(0.2, 16, split="test"), "split must be one of train, eval"),
-        (lambda: PixelNoise(0.2, 16).reset(-1), "seed must be at least 0"),
         (lambda: PixelNoise(0.2, 16).add(FRAME.copy()), "call reset(seed) first"),
-        (lambda: PixelNoise(0.2, 16).add(MASK), "frame must be uint8 (3, 16, 16), got bool"),
-        (lambda: noise(count=-1), "state_noise must be at least 0"),
-        (lambda: noise(kind="white"), "state_noise_kind must be one of"),
-        (lambda: noise(split="test"), "split must be one of"),
-        (lambda: noise(features=-1), "features must be at least 0"),
         (lambda: noise().observe(np.zeros(3)), "call reset(seed)"),
-        (lambda: noise().reset(-1), "seed must be at least 0"),
         (lambda: noise().observe(np.zeros(2)), "features must have shape (3,), got (2,)"),
     ],
 )
@@ -128,23 +115,8 @@ def test_disturbances(call: Any, message: str) -> None:
         call()
 
 
-def noise(**settings: Any) -> StateNoise:
-    return StateNoise(**{"count": 5, "kind": "gaussian", "features": 3, "task": "a"} | settings)
-
-
-@pytest.mark.parametrize(
-    ("frame", "mask", "message"),
-    [
-        (FRAME.transpose(1, 2, 0), MASK, "frame must be uint8 (3, 16, 16), got uint8"),
-        (None, MASK, "frame must be uint8 (3, 16, 16), got None"),
-        (FRAME, np.ones((16, 16)), "background_mask must be bool (16, 16), got"),
-    ],
-)
-def test_arrays_to_paint(frame: Any, mask: Any, message: str) -> None:
-    distractor = Distractor("noise", 16)
-    distractor.reset(0)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        distractor.paint(frame, mask)
+def noise() -> StateNoise:
+    return StateNoise(5, "gaussian", 3, task="a")
 
 
 def test_only_environments_are_checked() -> None:

@@ -30,9 +30,7 @@ def requirements() -> list[Requirement]:
     Raises:
         PackageNotFoundError: If revbis is imported without being installed.
     """
-    from packaging.requirements import (
-        Requirement,
-    )  # slow, and of use only when something is missing
+    from packaging.requirements import Requirement  # slow, and seldom of use
 
     with _PARSING:
         return [Requirement(line) for line in requires("revbis") or ()]
