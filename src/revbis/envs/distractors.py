@@ -67,11 +67,7 @@ class Distractor:
         self._rng: np.random.Generator | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode: chooses its variant and its first frame.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Chooses an episode's variant and first frame; a seed restarts the sequence."""
         if seed is not None:
             self._rng = seeded_generator(_EPISODES, seed)
         elif self._rng is None:
@@ -375,22 +371,14 @@ class PixelNoise:
         self._bits: np.random.PCG64 | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Starts an episode; a seed restarts the sequence of episodes, None continues it."""
         if seed is not None:
             self._bits = np.random.PCG64(np.random.SeedSequence((_EPISODES_V1, self._stream, seed)))
         elif self._bits is None:
             self._bits = np.random.PCG64()
 
     def add(self, frame: Pixels) -> None:
-        """Adds the noise of one more frame to `frame`, in place, and clips to 0 to 255.
-
-        Args:
-            frame: [3, size, size], uint8.
-        """
+        """Adds the noise of one more frame to an image, in place, and clips to 0 to 255."""
         assert frame.shape == (3, self.size, self.size) and frame.dtype == np.uint8
         if self._bits is None:
             raise ValueError("add needs an episode, and none has started: call reset(seed) first")
@@ -431,9 +419,6 @@ def quantiles(strength: float) -> NDArray[np.int16]:
 
     Entry i is the quantile at the middle of the i-th of 65,536 equally likely intervals, rounded to
     a whole pixel value. The largest is 4.33 standard deviations; the mean is exactly 0.
-
-    Args:
-        strength: Standard deviation as a share of 255.
     """
     normal = NormalDist(0.0, 255.0 * strength)
     middles = (np.arange(_INTERVALS // 2, _INTERVALS) + 0.5) / _INTERVALS

@@ -75,11 +75,7 @@ class StateNoise:
         self._walk: Floats | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode: chooses its variant.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Chooses an episode's variant; a seed restarts the sequence of episodes."""
         if seed is not None:
             self._rng = seeded_generator(_EPISODES_V1, seed)
         elif self._rng is None:
@@ -89,14 +85,7 @@ class StateNoise:
         self._walk = None
 
     def observe(self, features: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The observation of a state; draws the noise, so time advances by an agent step.
-
-        Args:
-            features: [features], the state vector.
-
-        Returns:
-            [features + count].
-        """
+        """The observation of a state, [features + count]; time advances by an agent step."""
         if features.shape != (self.features,):
             raise ValueError(f"features must have shape ({self.features},), got {features.shape}")
         if self._rng is None:
@@ -139,11 +128,6 @@ def projection(task: str, features: int, count: int) -> Floats:
     """The orthogonal matrix of a task, [features + count, features + count], read-only.
 
     It is drawn uniformly (by the Haar measure) from a generator that only the arguments seed.
-
-    Args:
-        task: Name of the task.
-        features: Length of its state vector.
-        count: How many numbers are added.
     """
     name = int.from_bytes(sha256(task.encode()).digest()[:8], "big")
     rng = seeded_generator(_PROJECTION_V1, name, features, count)
