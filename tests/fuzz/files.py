@@ -130,7 +130,7 @@ def checkpoint_files(rng: random.Random, folder: Path) -> bool:
         np.savez(path, **arrays)
     else:
         path.write_bytes(junk.damaged(rng, path.read_bytes()))
-    manifest["files"][name] = checkpoint._entry(path)
+    manifest["files"][name] = checkpoint._entry(path.read_bytes())
     if rng.random() < 0.2:
         manifest = junk.changed(rng, manifest)
     (root / "manifest.json").write_text(json.dumps(manifest))
