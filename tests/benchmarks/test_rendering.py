@@ -5,10 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from revbis.envs import make_env
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "rendering.py"
 
@@ -24,12 +21,3 @@ def test_rendering_is_measured_beside_the_simulators_own() -> None:
         assert row["pixels"] == 16
         for name in ("own_fps", "full_fps", "fast_fps", "full_ratio", "fast_ratio"):
             assert row[name] > 0
-
-
-@pytest.mark.env("dmc")
-def test_the_native_renderer_draws_the_pixels_of_full_quality() -> None:
-    env = make_env("dmc:cheetah_run", seed=1, pixels=32)
-    env.reset()
-    native = env.simulation.native_renderer(32)()
-    np.testing.assert_array_equal(native, env.render())
-    env.close()

@@ -40,18 +40,9 @@ def run(folder: Path, *words: str, **variables: str) -> str:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    env: needs a simulator\n")
     environment = {**os.environ, **variables}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), *sys.path])
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly", *words)
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:randomly",
-            *words,
-        ],
+        [sys.executable, "-m", "pytest", *options],
         cwd=folder,
         env=environment,
         capture_output=True,

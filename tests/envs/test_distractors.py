@@ -141,11 +141,6 @@ def test_shapes_are_the_union_of_discs_and_rectangles_drawn_in_order(variant):
             assert got[:, row, column].tolist() == shapes.palette[:, colour].tolist()
 
 
-def test_an_unknown_kind_of_picture():
-    with pytest.raises(ValueError, match="kind must be one of noise-v1, shapes-v1, got 'noise'"):
-        picture("noise", 0, 0, 84)
-
-
 # ---- variants, splits and seeds
 
 
@@ -215,11 +210,6 @@ def test_a_distractor_survives_pickling_in_the_middle_of_an_episode():
     assert episodes(copy, None) == episodes(distractor, None)
 
 
-@pytest.mark.parametrize(("spec", "split"), [("noise", "train"), ("shapes", "eval")])
-def test_the_identity_names_kind_version_and_split(spec, split):
-    assert Distractor(spec, 16, split=split).identity == f"{spec}-v1/{split}"
-
-
 # ---- painting
 
 
@@ -244,13 +234,6 @@ def test_paint_takes_a_view_into_a_stack_of_frames():
     distractor.reset(0)
     distractor.paint(stack[3:6], EVERYWHERE)
     assert stack[3:6].all() and not stack[:3].any() and not stack[6:].any()
-
-
-def test_paint_before_reset():
-    distractor = Distractor("noise", 16)
-    assert distractor.variant == -1
-    with pytest.raises(ValueError, match=r"call reset\(seed\) first"):
-        distractor.paint(np.zeros((3, 16, 16), np.uint8), EVERYWHERE)
 
 
 # ---- folders of clips

@@ -49,23 +49,9 @@ def test_time_limits_truncate() -> None:
     assert ends == [(False, False)] * 66 + [(False, True)]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "CartPole-v1",
-            r"actions must be continuous .*got Discrete\(2\); discrete actions are",
-        ),
-        ("FrozenLake-v1", "actions must be continuous"),
-        ("NoSuchTask-v0", "gym:NoSuchTask-v0 cannot be made"),
-        ("pendulum-v1", "cannot be made: .*Did you mean"),
-        ("nowhere/Task-v0", "gym:nowhere/Task-v0 cannot be made"),
-        ("Pendulum-v99", "cannot be made"),
-    ],
-)
-def test_tasks_that_cannot_be_made(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_env(f"gym:{name}", seed=1)
+def test_a_task_that_is_not_registered() -> None:
+    with pytest.raises(ValueError, match=r"gym:pendulum-v1 cannot be made: .*Did you mean"):
+        make_env("gym:pendulum-v1", seed=1)
 
 
 @pytest.mark.env("dmc")

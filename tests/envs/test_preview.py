@@ -106,8 +106,6 @@ def test_a_sheet_has_a_row_for_each_way(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nonsense"], "a task must be dmc:NAME"),
-        (["envs.toys:DiscreteActions"], "actions must be continuous"),
         (["envs.toys:Good", "--pixels", "3"], "pixels must be at least 8"),
         (["envs.toys:Good", "--video", "nowhere"], "distractor|needs a folder|draws its own"),
     ],

@@ -22,8 +22,8 @@ LINUX = pytest.mark.skipif("sys.platform != 'linux'", reason="EGL and OSMesa are
     [
         (None, {"egl", "osmesa"}, "egl"),
         ("", {"egl", "osmesa"}, "egl"),
-        (None, {"egl"}, "egl"),
         (None, {"osmesa"}, "osmesa"),
+        ("EGL", {"egl"}, "egl"),  # dm_control knows lower-case names only
         ("osmesa", {"egl", "osmesa"}, "osmesa"),
         ("egl", set(), "egl"),
         ("glfw", {"egl"}, "glfw"),
@@ -126,18 +126,6 @@ def test_the_backend_is_chosen_before_mujoco_loads(code: str) -> None:
     assert done.stdout.split() in (["egl"], ["osmesa"]), done.stdout + done.stderr
 
 
-@LINUX
-@pytest.mark.env("dmc")
-def test_a_listed_task_can_be_made() -> None:
-    code = (
-        "from revbis.envs import make_env, task_names\n"
-        "name = [n for n in task_names('dmc') if n == 'dmc:reach_site'][0]\n"
-        "print(make_env(name, seed=1, pixels=16).reset()[0].shape)"
-    )
-    done = run_python(code, MUJOCO_GL=None, DISPLAY=None)
-    assert done.stdout == "(9, 16, 16)\n", done.stderr
-
-
 @pytest.mark.env("dmc")
 def test_the_users_backend_is_used() -> None:
     code = (
@@ -176,15 +164,6 @@ def test_a_backend_that_does_not_work_is_named_in_one_line(backend: str, task: s
     last = done.stderr.strip().splitlines()[-1]  # GLFW says something of its own before
     assert re.match(f"revbis: error: .*'{backend}'.*", last), done.stderr
     assert "Traceback" not in done.stderr
-
-
-@LINUX
-@pytest.mark.env("dmc")
-def test_the_backend_may_be_written_in_capitals() -> None:
-    backend = choose_backend()
-    code = "from revbis.envs import make_env\nmake_env('dmc:cartpole_balance', seed=1).reset()"
-    done = run_python(code, MUJOCO_GL=backend.upper())
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.env("dmc", "metaworld", gl=False)
@@ -322,13 +301,7 @@ NEW = "make_env('metaworld:reach', seed=1, pixels=16, quality='fast').reset()"
 
 @LINUX
 @pytest.mark.env("metaworld")
-@pytest.mark.parametrize(
-    "code",
-    [
-        "env.step(env.action_space.sample())",
-        NEW,
-    ],
-)
+@pytest.mark.parametrize("code", ["env.step(env.action_space.sample())", NEW])
 def test_after_a_fork_the_error_says_spawn(code: str) -> None:
     done = run_python(FORK.replace("CODE", code))
     message, last = done.stdout.splitlines()

@@ -135,10 +135,6 @@ class NanReward(WithReward):
     reward = float("nan")
 
 
-class InfiniteReward(WithReward):
-    reward = -float("inf")
-
-
 class LargeReward(WithReward):
     reward = 1e6
 

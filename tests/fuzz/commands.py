@@ -15,8 +15,9 @@ from tests.fuzz import junk
 from tests.fuzz.judge import TracebackError, refused
 from tests.fuzz.runs import finished
 
-# It takes names of _WORK when it is imported: if that were while those are replaced, it would keep
+# They take names of _WORK when imported: if that were while those are replaced, they would keep
 # the replacements.
+import revbis.cli.offline
 import revbis.runs.evaluate  # noqa: F401
 from revbis import cli
 from revbis.runs import preflight

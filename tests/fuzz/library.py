@@ -20,7 +20,6 @@ from revbis.analysis.differences import differences
 from revbis.analysis.page import write_page
 from revbis.analysis.study import read_study
 from revbis.envs import make_env
-from revbis.envs.distractors import Distractor, PixelNoise
 from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import preflight
 from revbis.runs.config import Config
@@ -181,8 +180,6 @@ def environments(folder: Path) -> Calls:
         (make_env, settings | {"distractor": "gaussian", "distractor_strength": 0.2}),
         (env.step, {"action": np.zeros(1, np.float32)}),
         (env.reset, {"seed": 1, "options": None}),
-        (Distractor, {"spec": "noise", "size": 24, "split": "train"}),
-        (PixelNoise, {"strength": 0.2, "size": 24, "split": "train"}),
     ]
 
 

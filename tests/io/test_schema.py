@@ -43,31 +43,20 @@ def test_a_number_is_the_same_from_file_and_python(value):
     [
         ("frames", True, "frames must be a whole number, got True"),
         ("frames", 0, "frames must be at least 1"),
-        ("seed", -1, "seed must be at least 0"),
-        ("shift", -1, "shift must be at least 0"),
         ("discount", 1.0, r"discount must be in \[0, 1\), got 1"),
         ("quality", "ful", "did you mean 'full'"),
-        ("method", "simsr-ref", "did you mean 'simsr-rev'"),
         ("frames", 1.5, "frames must be a whole number, got 1.5"),
         ("frames", 10**23, "frames must be at most 1,000,000,000,000, got 1000"),
-        ("frames", 1e23, r"frames must be at most 1,000,000,000,000, got 1e\+23"),
         ("frames", "1e23", "frames must be at most 1,000,000,000,000, got '1e23'"),
         ("frames", float("inf"), "frames must be a whole number, got inf"),
-        ("threads", 1e23, "threads must be at most 4,096"),
         ("strides", (2, 2, 1, "1e23"), r"strides\[3\] must be at most 16, got '1e23'"),
-        ("frames", "many", "frames must be a whole number, got 'many'"),
-        ("frames", None, "frames must be a whole number, got None"),
         ("frames", [1], r"frames must be a whole number, got \[1\]"),
         ("mode", None, "mode must be one of joint, alternating, balanced, got None"),
-        ("preset", "paperr", "preset must be one of paper, cpu, got 'paperr'; did you mean"),
         ("normalisation", "maybe", "normalisation must be true or false or nothing, got 'maybe'"),
-        ("tensorboard", 3, "tensorboard must be true or false, got 3"),
         ("strides", 5, "strides must be a list, got 5"),
         ("strides", (2, 2), "strides: expected array of length 4, got 2"),
-        ("strides", (2, 2, 1, 10**9), r"strides\[3\] must be at most 16"),
         ("discount", float("nan"), r"discount must be in \[0, 1\), got nan"),
         ("noise_end", float("inf"), "noise_end must be at most"),
-        ("hidden", 10**9, "hidden must be at most 65,536"),
         ("out", 3, "out must be a path, got 3"),
         ("out", "a\0b", "out must be a path"),
         ("task", "", "task: expected str of length >= 1"),
@@ -142,10 +131,6 @@ def test_settings_are_read_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
 
 
-def test_paths_are_paths():
-    assert CONFIG.with_settings(out="here").out == Path("here")
-
-
 @pytest.mark.parametrize("value", [0, 0.5, np.float32(0.25), "0.9", np.array(0.5), Half(1, 2)])
 def test_a_discount_is_a_float(value):
     result = schema.discount(value)
@@ -176,22 +161,16 @@ def test_arguments_of_python_calls(check, values, message):
 def test_what_is_allowed_is_returned():
     assert schema.positive(1e-300, "tol") == 1e-300
     assert schema.integer(np.array(3), "it", 1) == 3
+    assert CONFIG.with_settings(out="here").out == Path("here")
     assert schema.flag(True, "it") is True and schema.flag(np.bool_(False), "it") is False
 
 
-def test_choice_returns_the_name():
+def test_choice_returns_the_name_or_the_nearest():
     assert schema.choice("mico", ("mico", "revised"), "metric") == "mico"
-
-
-def test_choice_answers_a_typo_with_the_nearest_name():
     with pytest.raises(ValueError, match=r"one of mico, revised, got 'revisd'; did you mean 'rev"):
         schema.choice("revisd", ("mico", "revised"), "metric")
-
-
-@pytest.mark.parametrize("value", ["zzz", None, 3])
-def test_choice_without_a_near_name(value):
     with pytest.raises(ValueError, match=r"metric must be one of mico, revised, got [^;]*$"):
-        schema.choice(value, ("mico", "revised"), "metric")
+        schema.choice(None, ("mico", "revised"), "metric")
 
 
 def test_finite_matrix_converts():
@@ -204,13 +183,11 @@ def test_finite_matrix_converts():
     ("value", "message"),
     [
         ([[1.0, 2.0, 3.0]], r"d must have shape \(1, 2\), got \(1, 3\)"),
-        (3.0, r"d must have shape \(1, 2\), got \(\)"),
         ([["a", "b"]], "d must hold real numbers, got texts"),
         ([[1.0], [1.0, 2.0]], "d must be an array of numbers with rows of equal length"),
         ([[1j, 2.0]], "d must hold real numbers, got complex numbers"),
         ([[True, False]], "d must hold real numbers, got booleans"),
         (None, "d must hold real numbers, got None"),
-        ([[0.0, np.nan]], r"1 of its entries are not; the first is d\[0, 1\] = nan"),
         ([[np.inf, np.nan]], r"2 of its entries are not; the first is d\[0, 0\] = inf"),
     ],
 )

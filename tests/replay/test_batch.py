@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from tests.replay import Naive, assert_same, crop, play, shifts_of, small
+from tests.replay import crop, shifts_of
 from torch.nn import functional
 
 from revbis.replay import Replay
@@ -74,9 +74,3 @@ def test_observations_are_shifted_independently(drawn_shifts):
     """Two independent shifts agree in one of 81 cases: 100 ± 50 of 8,100."""
     for a, b in itertools.combinations(drawn_shifts, 2):
         assert abs((a == b).all(axis=1).sum() - 100) < 50
-
-
-def test_no_shift():
-    replay, naive = small(shape=(1, 4, 4), shift=0), Naive(40, 3, 3, 0.9)
-    play([replay, naive], np.random.default_rng(0), 30, (1, 4, 4))
-    assert_same(replay, naive)

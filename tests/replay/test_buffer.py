@@ -111,21 +111,6 @@ def test_the_environments_discounts_multiply():
     assert batch.reward.tolist() == [1.3125] and batch.discount.tolist() == [1 / 64]
 
 
-@pytest.mark.parametrize("terminated", [True, False])
-def test_an_episode_of_one_step(terminated):
-    replay = small()
-    replay.begin(numbered(1))
-    assert len(replay) == 0
-    replay.add([1, 2], 5.0, float(not terminated), numbered(2), last=True)
-    assert len(replay) == 1
-    batch = replay.sample(2)
-    assert batch.reward.tolist() == [5, 5]
-    np.testing.assert_allclose(batch.discount, [0.9 * (not terminated)] * 2, rtol=1e-6)
-    np.testing.assert_array_equal(batch.obs[0], np.concatenate([numbered(1)] * 3))
-    stack = [numbered(1), numbered(1), numbered(2)]
-    np.testing.assert_array_equal(batch.next_obs[0], np.concatenate(stack))
-
-
 def test_a_running_episode_is_sampled_up_to_n_steps_before_its_newest_frame():
     replay = small(n_step=3)
     replay.begin(numbered(0))

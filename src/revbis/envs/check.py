@@ -175,7 +175,8 @@ def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Violation]
 
 def _endings(episodes: list[_Episode]) -> Iterator[Violation]:
     for episode in episodes:
-        wrong = [flag for pair in episode.ends for flag in pair if not _is_bool(flag)]
+        flags = [flag for pair in episode.ends for flag in pair]
+        wrong = [flag for flag in flags if not isinstance(flag, (bool, np.bool_))]
         if wrong:
             yield Violation(
                 "wrong", f"terminated and truncated must be True or False, got {wrong[0]!r}"
@@ -222,7 +223,3 @@ def _leaves(observation: object) -> list[NDArray[Any]]:
     if isinstance(observation, tuple):
         return [leaf for part in observation for leaf in _leaves(part)]
     return [np.asarray(observation)]
-
-
-def _is_bool(flag: object) -> bool:
-    return isinstance(flag, (bool, np.bool_))

@@ -57,24 +57,19 @@ class Distractor:
     """
 
     def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
-        self.size = schema.integer(size, "size", 1)
-        schema.choice(split, VARIANTS, "split")
+        self.size = size
         kind, folder = parse_background(spec)
-        self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", self.size, VARIANTS[split])
+        self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", size, VARIANTS[split])
         if folder is not None:
-            self._source = _Video(folder, self.size, split)
+            self._source = _Video(folder, size, split)
         self.identity = f"{self._source.name}/{split}"
         self.variant, self._time = -1, 0
         self._rng: np.random.Generator | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode: chooses its variant and its first frame.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Chooses an episode's variant and first frame; a seed restarts the sequence."""
         if seed is not None:
-            self._rng = _generator(_EPISODES, schema.integer(seed, "seed", 0))
+            self._rng = seeded_generator(_EPISODES, seed)
         elif self._rng is None:
             self._rng = np.random.default_rng()
         variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
@@ -88,8 +83,6 @@ class Distractor:
             frame: [3, size, size], uint8.
             background_mask: [size, size], bool: the pixels that show the background.
         """
-        check_array(frame, (3, self.size, self.size), np.uint8, "frame")
-        check_array(background_mask, (self.size, self.size), np.bool_, "background_mask")
         if self.variant < 0:
             raise ValueError("paint needs an episode, and none has started: call reset(seed) first")
         np.copyto(frame, self._source.picture(self.variant, self._time), where=background_mask)
@@ -109,7 +102,7 @@ def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
         t: Time in frames.
         size: Side of the image; the layout does not depend on it.
     """
-    return _DRAW[schema.choice(kind, _DRAW, "kind")](variant, t, size)
+    return _DRAW[kind](variant, t, size)
 
 
 class _Noise(NamedTuple):
@@ -123,7 +116,7 @@ class _Noise(NamedTuple):
 @cache
 def _noise_of(variant: int) -> _Noise:
     # Only random() is used: of NumPy's streams it is the least likely to change.
-    rng = _generator(_NOISE_V1, variant)
+    rng = seeded_generator(_NOISE_V1, variant)
     cells = 4 + int(4 * rng.random())
     phase = 2 * np.pi * rng.random((3, cells, cells))
     pace = 0.03 + 0.09 * rng.random((3, cells, cells))
@@ -157,7 +150,7 @@ class _Shapes(NamedTuple):
 
 @cache
 def _shapes_of(variant: int) -> _Shapes:
-    rng = _generator(_SHAPES_V1, variant)
+    rng = seeded_generator(_SHAPES_V1, variant)
     count = 8 + int(5 * rng.random())
     palette = (256 * rng.random((3, 1 + count))).astype(np.uint8)
     start = 2 * rng.random((2, count))
@@ -338,7 +331,8 @@ def parse_background(spec: str | None) -> tuple[str, Path | None]:
     raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
 
 
-def _generator(*entropy: int) -> np.random.Generator:
+def seeded_generator(*entropy: int) -> np.random.Generator:
+    """NumPy's PCG64, seeded by these numbers alone."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
@@ -346,13 +340,6 @@ def _generator(*entropy: int) -> np.random.Generator:
 def _centres(size: int) -> Floats:
     """The centres of the pixels, where the side is 1."""
     return (np.arange(size) + 0.5) / size
-
-
-def check_array(value: NDArray[Any], shape: tuple[int, ...], dtype: type, name: str) -> None:
-    """Refuses anything but an array of this shape and type."""
-    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype != dtype:
-        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)
-        raise ValueError(f"{name} must be {np.dtype(dtype)} {shape}, got {got}")
 
 
 # Entropy of the generators; those of `distractors` and `state_noise` have other numbers.
@@ -373,39 +360,26 @@ class PixelNoise:
 
     Attributes:
         identity: Kind, version, strength and split.
-
-    Raises:
-        ValueError: For a strength that is not from 0.001 to 1, or an unknown split.
     """
 
     def __init__(self, strength: float, size: int, *, split: Split = "train") -> None:
-        self.strength: float = schema.convert(strength, schema.Strength, "distractor_strength")
-        self.size = schema.integer(size, "size", 1)
-        self._stream = list(VARIANTS).index(schema.choice(split, VARIANTS, "split"))
-        self.identity = f"{GAUSSIAN}-v1({self.strength:g})/{split}"
-        self._quantiles = quantiles(self.strength)
-        self._draws = -(-3 * self.size**2 // 4)  # of each frame
+        self.size = size
+        self._stream = list(VARIANTS).index(split)
+        self.identity = f"{GAUSSIAN}-v1({strength:g})/{split}"
+        self._quantiles = quantiles(strength)
+        self._draws = -(-3 * size**2 // 4)  # of each frame
         self._bits: np.random.PCG64 | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Starts an episode; a seed restarts the sequence of episodes, None continues it."""
         if seed is not None:
-            entropy = (_EPISODES_V1, self._stream, schema.integer(seed, "seed", 0))
-            self._bits = np.random.PCG64(np.random.SeedSequence(entropy))
+            self._bits = np.random.PCG64(np.random.SeedSequence((_EPISODES_V1, self._stream, seed)))
         elif self._bits is None:
             self._bits = np.random.PCG64()
 
     def add(self, frame: Pixels) -> None:
-        """Adds the noise of one more frame to `frame`, in place, and clips to 0 to 255.
-
-        Args:
-            frame: [3, size, size], uint8.
-        """
-        check_array(frame, (3, self.size, self.size), np.uint8, "frame")
+        """Adds the noise of one more frame to an image, in place, and clips to 0 to 255."""
+        assert frame.shape == (3, self.size, self.size) and frame.dtype == np.uint8
         if self._bits is None:
             raise ValueError("add needs an episode, and none has started: call reset(seed) first")
         # Four numbers of 16 bits from each draw; every machine takes them in the same order.
@@ -417,8 +391,7 @@ class PixelNoise:
 
     def skip(self, frames: int) -> None:
         """Passes over the noise of so many frames."""
-        if self._bits is None:
-            raise ValueError("skip needs an episode, and none has started: call reset(seed) first")
+        assert self._bits is not None, "reset starts an episode"
         self._bits.advance(frames * self._draws)
 
 
@@ -446,9 +419,6 @@ def quantiles(strength: float) -> NDArray[np.int16]:
 
     Entry i is the quantile at the middle of the i-th of 65,536 equally likely intervals, rounded to
     a whole pixel value. The largest is 4.33 standard deviations; the mean is exactly 0.
-
-    Args:
-        strength: Standard deviation as a share of 255.
     """
     normal = NormalDist(0.0, 255.0 * strength)
     middles = (np.arange(_INTERVALS // 2, _INTERVALS) + 0.5) / _INTERVALS

@@ -14,7 +14,7 @@ from revbis.envs.suite import SimulationStep, Suite
 from revbis.io.plugins import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -64,13 +64,7 @@ def _manipulation_tasks() -> tuple[str, ...]:
 
 
 class DmcSimulation:
-    """A DeepMind Control task.
-
-    Args:
-        name: One of the suite's tasks.
-        size: Side of the images; 0 if none are drawn.
-        quality: "full" or "fast".
-    """
+    """A DeepMind Control task; takes what `suite.Maker` does."""
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
         self._name, self._draws = name, size > 0
@@ -81,7 +75,9 @@ class DmcSimulation:
         camera = _MANIPULATION_CAMERA if self._manipulation else _CAMERAS.get(domain, 0)
         self._camera = Camera(size, camera, quality)
         spec = self._env.action_spec()
-        self.low, self.high = _bounds(spec)
+        low, high = np.broadcast_arrays(spec.minimum, spec.maximum, np.empty(spec.shape))[:2]
+        unbounded = np.maximum(np.abs(low), np.abs(high)) > _UNBOUNDED
+        self.low, self.high = np.where(unbounded, -1.0, low), np.where(unbounded, 1.0, high)
         self.horizon = _horizon(self._env)
         shapes = [spec.shape for spec in self._env.observation_spec().values()]
         self.feature_count = sum(int(np.prod(shape)) for shape in shapes)
@@ -95,7 +91,8 @@ class DmcSimulation:
             if self._loaded_by_seed:
                 self._env = self._load(seed)
             else:
-                _random_state(self._env).seed(seed)
+                random = getattr(self._env.task, "random", None)  # of the suite's tasks
+                (self._env.random_state if random is None else random).seed(seed)
         self._observation = self._env.reset().observation
         self._camera.refresh(self._env.physics.model.ptr)
 
@@ -133,10 +130,6 @@ class DmcSimulation:
         else:  # whose close would leave dm_control's own OpenGL context to the end of the process
             self._env.physics.free()
 
-    def native_renderer(self, size: int) -> Callable[[], Any]:
-        """dm_control's `physics.render` with the same camera."""
-        return lambda: self._env.physics.render(size, size, camera_id=self._camera.camera)
-
     def _load(self, seed: int) -> Any:
         # dm_control 1.0.28 on NumPy 2; the requirements keep NumPy below the version without it.
         warnings.filterwarnings("ignore", "`in1d` is deprecated", DeprecationWarning)
@@ -154,23 +147,11 @@ class DmcSimulation:
         return env
 
 
-def _random_state(env: Any) -> np.random.RandomState:
-    suite_task = getattr(env.task, "random", None)
-    state: np.random.RandomState = env.random_state if suite_task is None else suite_task
-    return state
-
-
 def _horizon(env: Any) -> int | None:
     limit = getattr(env, "_step_limit", None)
     if limit is None:
         limit = env._time_limit / env.control_timestep()  # noqa: SLF001
     return int(np.ceil(limit)) if np.isfinite(limit) else None
-
-
-def _bounds(spec: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    low, high = np.broadcast_arrays(spec.minimum, spec.maximum, np.empty(spec.shape))[:2]
-    unbounded = np.maximum(np.abs(low), np.abs(high)) > _UNBOUNDED
-    return np.where(unbounded, -1.0, low), np.where(unbounded, 1.0, high)
 
 
 def _score_bounds(name: str) -> tuple[float, float]:

@@ -159,14 +159,6 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             self._pixel_noise.add(out)
         self.render_seconds += time.perf_counter() - start
 
-    def _stacked(self) -> Pixels:
-        """A new array of the recent frames, oldest first."""
-        stack = np.empty_like(self._recent)
-        older = len(stack) - 1 - self._newest
-        stack[:older] = self._recent[self._newest + 1 :]
-        stack[older:] = self._recent[: self._newest + 1]
-        return stack.reshape(-1, *stack.shape[2:])
-
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
         """Scales an action from [−1, 1] to the simulator's bounds; beyond them it is clipped."""
         values = schema.finite_matrix(action, self._middle.shape, "an action")
@@ -186,6 +178,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         if not self.render_mode:
             features = self.simulation.features()
             return (features if self._noise is None else self._noise.observe(features)), info
-        stack = self._stacked()
+        oldest_first = np.roll(self._recent, -1 - self._newest, axis=0)
+        stack = oldest_first.reshape(-1, *self._recent.shape[2:])
         info["frame"] = stack[-3:].copy()  # a view would keep the whole stack alive
         return stack, info

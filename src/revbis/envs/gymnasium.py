@@ -50,8 +50,12 @@ class GymSimulation:
 
     def __init__(self, env: Env[Any, Any], task: str, *, size: int) -> None:
         self._env, self._task, self._size = env, task, size
-        self.low, self.high = _bounds(env.action_space, task)
-        self._dtype = env.action_space.dtype
+        actions: Any = env.action_space
+        problem = action_problem(actions)
+        if problem is not None:
+            raise ValueError(f"{task}: {problem}")
+        self.low, self.high = actions.low.astype(np.float64), actions.high.astype(np.float64)
+        self._dtype = actions.dtype
         self._draws = not is_image(env.observation_space)
         if size and self._draws and env.render_mode != "rgb_array":
             raise ValueError(
@@ -156,13 +160,6 @@ def _is_vector(space: object) -> bool:
     return _is_box(space) and len(space.shape) == 1
 
 
-def _bounds(space: Any, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    problem = action_problem(space)
-    if problem is not None:
-        raise ValueError(f"{task}: {problem}")
-    return space.low.astype(np.float64), space.high.astype(np.float64)
-
-
 def action_problem(space: object) -> str | None:
     """What is wrong with an action space, if anything."""
     if not _is_box(space) or len(space.shape) != 1 or space.dtype.kind != "f":
@@ -261,7 +258,7 @@ def _check_custom(task: str) -> None:
     if spec.origin and spec.origin.endswith(".py"):
         names = _bound_names(Path(spec.origin))
         if names is not None and factory not in names:
-            raise _no_factory(task)
+            raise ValueError(f"{task}: module {module!r} has no function {factory!r}")
 
 
 def _no_module(task: str, module: str) -> ValueError:
@@ -272,18 +269,13 @@ def _no_module(task: str, module: str) -> ValueError:
     )
 
 
-def _no_factory(task: str) -> ValueError:
-    module, _, factory = task.partition(":")
-    return ValueError(f"{task}: module {module!r} has no function {factory!r}")
-
-
 def _bound_names(path: Path) -> set[str] | None:
     """Every name that a module's source may bind; None if the source does not show them."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    names = set()
+    names, called = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
@@ -291,13 +283,9 @@ def _bound_names(path: Path) -> set[str] | None:
             names.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-    dynamic = {"*", "__getattr__", "globals"} & (names | _called_names(tree))
-    return None if dynamic else names
-
-
-def _called_names(tree: ast.AST) -> set[str]:
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {function.id for function in calls if isinstance(function, ast.Name)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            called.add(node.func.id)
+    return None if {"*", "__getattr__", "globals"} & (names | called) else names
 
 
 CUSTOM = Suite(

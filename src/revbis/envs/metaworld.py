@@ -12,8 +12,6 @@ from revbis.envs.suite import SimulationStep, Suite
 from revbis.io.plugins import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from revbis.envs.rendering import Pixels, Quality
@@ -47,13 +45,7 @@ def _environments() -> dict[str, Any]:
 
 
 class MetaworldSimulation:
-    """A Meta-World task.
-
-    Args:
-        name: One of the suite's tasks.
-        size: Side of the images; 0 if none are drawn.
-        quality: "full" or "fast".
-    """
+    """A Meta-World task; takes what `suite.Maker` does."""
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
         self._env = _environments()[name + _SUFFIX]()
@@ -107,26 +99,6 @@ class MetaworldSimulation:
         self._camera.close()
         self._env.close()
 
-    def native_renderer(self, size: int) -> Callable[[], Any]:
-        """Gymnasium's MuJoCo renderer, which Meta-World uses, with the same camera."""
-        from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
-
-        renderer = MujocoRenderer(
-            self._env.model, self._env.data, width=size, height=size, camera_name=_CAMERA
-        )
-
-        def render() -> Any:
-            if renderer.viewer is not None:  # it draws into whichever context is current
-                renderer.viewer.make_context_current()
-            return renderer.render("rgb_array")
-
-        return render
-
-
-def _score_bounds(_name: str) -> tuple[float, float]:
-    """A success rate is a share."""
-    return 0.0, 1.0
-
 
 SUITE = Suite(
     name="metaworld",
@@ -139,6 +111,6 @@ SUITE = Suite(
     tasks=tuple(_TASKS.split()),
     drawn_by_mujoco=True,
     score="success",
-    bounds=_score_bounds,
+    bounds=lambda _name: (0.0, 1.0),  # a success rate is a share
     presets={"paper": {"noise_steps": (3_000_000, "the paper")}},
 )

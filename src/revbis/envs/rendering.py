@@ -33,9 +33,7 @@ _BACKENDS = ("egl", "osmesa", "glfw")
 # MuJoCo accepts these too: other systems, other names of glfw, and no rendering.
 _OTHERS = ("glx", "wgl", "cgl", "enable", "enabled", "on", "true", "1")
 _OFF = ("disable", "disabled", "off", "false", "0")
-_KNOWN = (*_BACKENDS, *_OTHERS, *_OFF)
-_GEOMS = 10_000
-_PLANES = ("mjGEOM_PLANE", "mjGEOM_HFIELD")
+_GEOMS = 10_000  # a scene's capacity
 
 
 class RenderingError(ValueError):
@@ -49,7 +47,7 @@ def choose_backend() -> str:
         RenderingError: If neither library can be loaded, with the packages to install.
     """
     chosen = os.environ.get("MUJOCO_GL", "").strip().lower()
-    if chosen and chosen not in _KNOWN:
+    if chosen and chosen not in (*_BACKENDS, *_OTHERS, *_OFF):
         raise RenderingError(
             f"MUJOCO_GL must be one of {', '.join(_BACKENDS)}, or unset, got {chosen!r}"
         )
@@ -103,17 +101,14 @@ class Renderer:
         size: Side of the image.
         camera: Camera id.
         quality: "full" or "fast".
-        max_geoms: Capacity of the scene, in geoms.
     """
 
-    def __init__(
-        self, model: Any, size: int, camera: int, quality: Quality, max_geoms: int = _GEOMS
-    ) -> None:
+    def __init__(self, model: Any, size: int, camera: int, quality: Quality) -> None:
         import mujoco
 
         self._mj, self.model, self.size = mujoco, model, size
         self._pid = os.getpid()
-        self._scene = mujoco.MjvScene(model, maxgeom=max_geoms)
+        self._scene = mujoco.MjvScene(model, maxgeom=_GEOMS)
         self._option = mujoco.MjvOption()
         self._option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False
         self._perturb = mujoco.MjvPerturb()
@@ -155,19 +150,15 @@ class Renderer:
         rgb = self._read()[::-1].astype(np.int32)
         self._scene.flags[:] = previous
         ids = rgb[..., 0] + (rgb[..., 1] << 8) + (rgb[..., 2] << 16)
-        background_mask: NDArray[np.bool_] = self._behind_by_id()[ids]
-        return background_mask
-
-    def _behind_by_id(self) -> NDArray[np.bool_]:
-        """Whether each segmentation id (0: nothing was drawn) counts as background."""
         mj, scene = self._mj, self._scene
-        planes = [getattr(mj.mjtGeom, name) for name in _PLANES]
-        background_mask = np.zeros(scene.ngeom + 1, dtype=bool)
-        background_mask[0] = True
+        planes = (mj.mjtGeom.mjGEOM_PLANE, mj.mjtGeom.mjGEOM_HFIELD)
+        behind = np.zeros(scene.ngeom + 1, dtype=bool)  # by id
+        behind[0] = True  # nothing was drawn
         for geom in scene.geoms[: scene.ngeom]:
             if geom.objtype == mj.mjtObj.mjOBJ_GEOM and self.model.geom_type[geom.objid] in planes:
-                background_mask[geom.segid + 1] = self.model.geom_bodyid[geom.objid] == 0
-        return background_mask
+                behind[geom.segid + 1] = self.model.geom_bodyid[geom.objid] == 0
+        mask: NDArray[np.bool_] = behind[ids]
+        return mask
 
     def close(self) -> None:
         """Releases the OpenGL resources. Safe to call twice."""
@@ -178,10 +169,8 @@ class Renderer:
         self._gl = None
 
     def _update(self, data: Any) -> None:
-        category = self._mj.mjtCatBit.mjCAT_ALL
-        self._mj.mjv_updateScene(
-            self.model, data, self._option, self._perturb, self._camera, category, self._scene
-        )
+        look = (self._option, self._perturb, self._camera, self._mj.mjtCatBit.mjCAT_ALL)
+        self._mj.mjv_updateScene(self.model, data, *look, self._scene)
 
     def _read(self) -> Pixels:
         """The framebuffer, [size, size, 3], bottom row first; valid until the next call."""
@@ -276,10 +265,7 @@ def _framebuffer(model: Any, size: int, quality: Quality) -> Iterator[None]:
 class Camera:
     """Draws with renderers that are made on first use, and again when the model has changed.
 
-    Args:
-        size: Side of the image.
-        camera: Id or name of the camera.
-        quality: "full" or "fast".
+    Takes what a `Renderer` does; the camera may be a name.
     """
 
     def __init__(self, size: int, camera: int | str, quality: Quality) -> None:
@@ -313,7 +299,6 @@ class Camera:
             self._renderers.pop(quality).close()
             renderer = None
         if renderer is None:
-            which = model.camera(self.camera).id
-            renderer = Renderer(model, self.size, which, quality)
+            renderer = Renderer(model, self.size, model.camera(self.camera).id, quality)
             self._renderers[quality] = renderer
         return renderer

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from revbis.envs.distractors import VARIANTS, Split
-from revbis.io import schema
+from revbis.envs.distractors import VARIANTS, Split, seeded_generator
 
 Kind = Literal["gaussian", "walk"]
 Floats = NDArray[np.float64]
@@ -61,18 +60,12 @@ class StateNoise:
     Attributes:
         identity: Kind, version, count and split.
         variant: The variant of this episode; -1 before the first reset.
-
-    Raises:
-        ValueError: For an unknown kind or split, or a count that is not from 0 to 10,000.
     """
 
     def __init__(
         self, count: int, kind: Kind, features: int, *, task: str, split: Split = "train"
     ) -> None:
-        self.count: int = schema.convert(count, schema.NoiseCount, "state_noise")
-        self.features = schema.integer(features, "features", 0)
-        self.kind: Kind = schema.convert(kind, Kind, "state_noise_kind")
-        schema.choice(split, VARIANTS, "split")
+        self.count, self.kind, self.features = count, kind, features
         self.identity = f"{kind}-v1({count})/{split}"
         self.variant = -1
         self._pool = VARIANTS[split]
@@ -82,13 +75,9 @@ class StateNoise:
         self._walk: Floats | None = None
 
     def reset(self, seed: int | None) -> None:
-        """Starts an episode: chooses its variant.
-
-        Args:
-            seed: Restarts the sequence of episodes; None continues it.
-        """
+        """Chooses an episode's variant; a seed restarts the sequence of episodes."""
         if seed is not None:
-            self._rng = _generator(_EPISODES_V1, schema.integer(seed, "seed", 0))
+            self._rng = seeded_generator(_EPISODES_V1, seed)
         elif self._rng is None:
             self._rng = np.random.default_rng()
         self.variant = self._pool[int(len(self._pool) * self._rng.random())]
@@ -96,14 +85,7 @@ class StateNoise:
         self._walk = None
 
     def observe(self, features: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The observation of a state; draws the noise, so time advances by an agent step.
-
-        Args:
-            features: [features], the state vector.
-
-        Returns:
-            [features + count].
-        """
+        """The observation of a state, [features + count]; time advances by an agent step."""
         if features.shape != (self.features,):
             raise ValueError(f"features must have shape ({self.features},), got {features.shape}")
         if self._rng is None:
@@ -115,8 +97,7 @@ class StateNoise:
 
     def skip(self, steps: int) -> None:
         """Advances time as so many observations would."""
-        if self._rng is None:
-            raise ValueError("skip needs an episode, and none has started: call reset(seed)")
+        assert self._rng is not None, "reset starts an episode"
         for _ in range(steps):
             self._unit_noise(self._rng)
 
@@ -136,7 +117,7 @@ def offset_and_scale(variant: int, count: int) -> tuple[Floats, float]:
     """The offset, [count], and the scale of a variant: a pure function of its arguments."""
     split = "train" if variant in VARIANTS["train"] else "eval"
     (small, large), (near, far) = RANGES[split]
-    rng = _generator(_VARIANTS_V1, variant)
+    rng = seeded_generator(_VARIANTS_V1, variant)
     scale = small + (large - small) * rng.random()
     size, side = rng.random((2, count))
     return np.where(side < 0.5, -1.0, 1.0) * (near + (far - near) * size), scale
@@ -147,14 +128,9 @@ def projection(task: str, features: int, count: int) -> Floats:
     """The orthogonal matrix of a task, [features + count, features + count], read-only.
 
     It is drawn uniformly (by the Haar measure) from a generator that only the arguments seed.
-
-    Args:
-        task: Name of the task.
-        features: Length of its state vector.
-        count: How many numbers are added.
     """
     name = int.from_bytes(sha256(task.encode()).digest()[:8], "big")
-    rng = _generator(_PROJECTION_V1, name, features, count)
+    rng = seeded_generator(_PROJECTION_V1, name, features, count)
     basis, triangle = np.linalg.qr(normals(rng, (features + count, features + count)))
     # LAPACK chooses the signs of the columns; with R's diagonal positive Q is unique, and uniform.
     matrix: Floats = basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)
@@ -170,7 +146,3 @@ def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     radius = np.sqrt(-2.0 * np.log1p(-rng.random(shape)))
     gaussian: Floats = radius * np.cos(2.0 * np.pi * rng.random(shape))
     return gaussian
-
-
-def _generator(*entropy: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))

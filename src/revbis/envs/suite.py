@@ -6,7 +6,7 @@ Everything that the package knows about a family is in one record.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from revbis.io.plugins import install_line, is_installed, missing_text
 
@@ -76,21 +76,6 @@ class Simulation(Protocol):
         """Releases the simulator's resources."""
 
 
-@runtime_checkable
-class MujocoSimulation(Simulation, Protocol):
-    """One task that revbis draws with MuJoCo, where the simulator has a renderer of its own."""
-
-    def native_renderer(self, size: int) -> Callable[[], Any]:
-        """The simulator's own renderer of the same camera, to compare with.
-
-        Args:
-            size: Side of the images in pixels.
-
-        Returns:
-            A function that draws the current state, as a user of the simulator alone would.
-        """
-
-
 Measure = Literal["return", "success"]
 
 
@@ -105,10 +90,6 @@ class Maker(Protocol):
             size: Side of the images in pixels; 0 if none are drawn.
             quality: "full", or "fast" where MuJoCo draws.
         """
-
-
-def _unknown_bounds(_name: str) -> tuple[float, float] | None:
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +130,7 @@ class Suite:
     gymnasium_env: Callable[[str], Any] | None = None
     drawn_by_mujoco: bool = False
     score: Measure = "return"
-    bounds: Callable[[str], tuple[float, float] | None] = _unknown_bounds
+    bounds: Callable[[str], tuple[float, float] | None] = lambda _name: None
     presets: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
 
     @property

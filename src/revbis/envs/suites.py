@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from revbis.envs.suite import Suite
 
 SUITES: dict[str, Suite] = {
-    suite.name: suite
-    for suite in (
-        dmc.SUITE,
-        metaworld.SUITE,
-        gymnasium.REGISTERED,
-    )
+    suite.name: suite for suite in (dmc.SUITE, metaworld.SUITE, gymnasium.REGISTERED)
 }
 
 
@@ -104,7 +99,10 @@ def check_name(task: str) -> None:
         raise ValueError(f"a task must be {forms()}, got {task!r}")
     prefix, _, name = task.partition(":")
     if not (prefix and name):
-        raise ValueError(f"a task must be {forms()}, got {task!r}{_suggestion(task)}")
+        full = {name: f"{suite.name}:{name}" for suite in listed() for name in suite.tasks}
+        near = get_close_matches(task, list(full), n=1, cutoff=0.7)  # written without its suite
+        hint = f"; did you mean {full[near[0]]}?" if near else ""
+        raise ValueError(f"a task must be {forms()}, got {task!r}{hint}")
     suite = suite_of(task)
     if suite.tasks and name not in suite.tasks:
         near = get_close_matches(task, _full_names(suite), n=3, cutoff=0.5)
@@ -146,10 +144,3 @@ def _listed_suite(name: str) -> Suite:
 
 def _full_names(suite: Suite) -> list[str]:
     return [f"{suite.name}:{name}" for name in suite.tasks]
-
-
-def _suggestion(task: str) -> str:
-    """The nearest full name for a task written without its suite."""
-    full = {name: f"{suite.name}:{name}" for suite in listed() for name in suite.tasks}
-    near = get_close_matches(task, list(full), n=1, cutoff=0.7)
-    return f"; did you mean {full[near[0]]}?" if near else ""

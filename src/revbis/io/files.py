@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_BLOCK = 1 << 20
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
 
@@ -111,11 +110,8 @@ def sync_folder(folder: Path) -> None:
 
 def digest(path: Path) -> str:
     """The checksum of a file's content."""
-    checksum = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            checksum.update(block)
-    return checksum.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_of_bytes(content: bytes) -> str:

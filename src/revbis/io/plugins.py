@@ -30,9 +30,7 @@ def requirements() -> list[Requirement]:
     Raises:
         PackageNotFoundError: If revbis is imported without being installed.
     """
-    from packaging.requirements import (
-        Requirement,
-    )  # slow, and of use only when something is missing
+    from packaging.requirements import Requirement  # slow, and seldom of use
 
     with _PARSING:
         return [Requirement(line) for line in requires("revbis") or ()]
@@ -95,13 +93,7 @@ def is_installed(module: str) -> bool:
 
 
 def missing_text(module: str, extra: str, subject: str) -> str:
-    """The message for a module that is not installed.
-
-    Args:
-        module: Its name.
-        extra: The extra of revbis that installs it; empty if none does.
-        subject: What needs it, as the subject of a sentence.
-    """
+    """What `require` says of a module that is not installed; `extra` is empty if none has it."""
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
         return f'{text}; run: pip install "{module}"'

@@ -68,6 +68,10 @@ class Replay:
         directory: Where that file goes.
         one_step: Whether batches also carry the one-step transition.
 
+    Attributes:
+        written: How many records were ever written: the next record's index.
+        running: Whether an episode has started and not ended.
+
     Raises:
         ValueError: If an argument is out of range, or there is not enough disk space.
         MemoryError: If there is not enough memory.
@@ -102,7 +106,7 @@ class Replay:
         self._ring = Ring(layout, storage, directory)
         self._starts = StartQueue(layout.capacity)
         self._sequences = SequenceStarts(self._ring, self.stack)
-        self._written, self._running = 0, False
+        self.written, self.running = 0, False
         self.sample_seconds = 0.0  # spent on samples
         self._waiting = 0  # the running episode's first record that is not yet in the queue
 
@@ -113,19 +117,9 @@ class Replay:
         return layout.frame_bytes + layout.other_bytes
 
     @property
-    def written(self) -> int:
-        """How many records were ever written: the next record's index."""
-        return self._written
-
-    @property
     def oldest(self) -> int:
         """Index of the oldest record still in the ring."""
-        return max(0, self._written - self._layout.capacity)
-
-    @property
-    def running(self) -> bool:
-        """Whether an episode has started and not ended."""
-        return self._running
+        return max(0, self.written - self._layout.capacity)
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
@@ -137,15 +131,15 @@ class Replay:
         Raises:
             ValueError: If an episode is running, or the frame is of the wrong shape or type.
         """
-        if self._running:
+        if self.running:
             raise ValueError(
                 "begin needs the running episode to be over; end it with add(..., last=True), or "
                 "with cut() if it cannot continue"
             )
         frame = self._layout.checked_frame(frame)
         self._append(frame, np.zeros(self._layout.action_size, np.float32), 0.0, 1.0, age=0)
-        self._running = True
-        self._waiting = self._written - 1
+        self.running = True
+        self._waiting = self.written - 1
 
     def add(
         self,
@@ -168,7 +162,7 @@ class Replay:
         Raises:
             ValueError: If no episode is running or a value is wrong; the buffer is then unchanged.
         """
-        if not self._running:
+        if not self.running:
             raise ValueError("add needs a running episode; call begin with its first frame before")
         schema.flag(last, "last")
         action = schema.finite_matrix(action, (self._layout.action_size,), "action")
@@ -180,12 +174,12 @@ class Replay:
         discount = schema.number(discount, "discount")
         if not 0.0 <= discount <= 1.0:
             raise ValueError(f"discount must be in [0, 1], got {discount:g}")
-        age = int(self._ring.columns["age"][(self._written - 1) % self._layout.capacity]) + 1
+        age = int(self._ring.columns["age"][(self.written - 1) % self._layout.capacity]) + 1
         self._append(self._layout.checked_frame(frame), action, reward, discount, age)
         if last:
             self.cut()
         else:
-            self._admit(self._written - self.n_step)
+            self._admit(self.written - self.n_step)
 
     def cut(self) -> None:
         """Ends the running episode at its newest frame, as a time limit would.
@@ -193,9 +187,9 @@ class Replay:
         For an episode that cannot continue, as after a resume without simulator state. Nothing
         happens if none is running.
         """
-        if self._running:
-            self._admit(self._written - 1)
-            self._running = False
+        if self.running:
+            self._admit(self.written - 1)
+            self.running = False
 
     def sample(self, batch_size: int) -> Batch:
         """Transitions drawn uniformly, with replacement.
@@ -234,7 +228,7 @@ class Replay:
         Raises:
             ValueError: If the length is below 1, or more than the ring can ever hold.
         """
-        return len(self._sequences.queue(length, self._written))
+        return len(self._sequences.queue(length, self.written))
 
     def sample_sequences(
         self, batch_size: int, length: int, *, shift: ShiftUnit, at: Steps | None = None
@@ -255,7 +249,7 @@ class Replay:
             ValueError: If an argument is out of range, or no episode is long enough yet.
         """
         size: int = schema.convert(batch_size, schema.Batch, "batch_size")
-        count = self._sequences.count(length, self._written)
+        count = self._sequences.count(length, self.written)
         images = size * len(Views.checked(shift, at, length).steps)
         schema.convert(images, schema.Batch, "batch_size · images in a sequence")
         with self._timed():
@@ -271,14 +265,14 @@ class Replay:
             IndexError: If a position is not below count_sequences(length).
             ValueError: If positions are no 1-D integers, or another argument is out of range.
         """
-        index = self._sequences.queue(length, self._written).at(positions)
+        index = self._sequences.queue(length, self.written).at(positions)
         views = Views.checked(shift, at, length)
         shifts = self._draw_shifts(len(index) * views.shifts)
         return gather_sequences(self._ring, index, length, views, self.stack, shifts)
 
     def rewards_before(self, positions: Ints, length: int) -> Tensor:
         """Rewards of the steps that led to sequences' starts, [B]; 0 where an episode begins."""
-        index = self._sequences.queue(length, self._written).at(positions)
+        index = self._sequences.queue(length, self.written).at(positions)
         return torch.from_numpy(self._ring.columns["reward"][index % self._layout.capacity])
 
     @contextmanager
@@ -296,9 +290,9 @@ class Replay:
             Plain arrays: the parts of the records, and "start", the index of the first.
         """
         start, stop = schema.integer(start, "start", 0), schema.integer(stop, "stop", 0)
-        if not start <= stop <= self._written:
+        if not start <= stop <= self.written:
             raise ValueError(
-                f"export needs 0 <= start <= stop <= {self._written} (records written), "
+                f"export needs 0 <= start <= stop <= {self.written} (records written), "
                 f"got {start} and {stop}"
             )
         start = max(start, self.oldest)
@@ -309,8 +303,8 @@ class Replay:
         return {
             "format": FORMAT,
             "settings": self._settings(),
-            "written": self._written,
-            "running": self._running,
+            "written": self.written,
+            "running": self.running,
             "generator": self._generator.bit_generator.state,
         }
 
@@ -326,7 +320,7 @@ class Replay:
             ValueError: If settings differ or records are missing; the buffer is then empty.
         """
         check_state(state, self._settings())
-        self._written, self._running = 0, False
+        self.written, self.running = 0, False
         self._starts.replace(np.empty(0, np.int64))
         self._sequences.clear()
         written = schema.integer(state["written"], "state's written", 0)
@@ -335,14 +329,14 @@ class Replay:
             self._generator.bit_generator.state = state["generator"]
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise ValueError(f"the replay's generator cannot be restored: {error}") from None
-        self._written, self._running = written, state["running"]
+        self.written, self.running = written, state["running"]
         self._find_starts()
 
     def _follow(self, index: Ints, n_step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Reward, discount and next observation of transitions of up to n steps."""
         columns = (self._ring.columns[name] for name in ("age", "reward", "discount"))
         reward, discount, following = n_step_returns(
-            index, self._written, n_step, self.discount, *columns
+            index, self.written, n_step, self.discount, *columns
         )
         return torch.from_numpy(reward), torch.from_numpy(discount), self._observe(following)
 
@@ -360,14 +354,14 @@ class Replay:
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int
     ) -> None:
         """Writes the next record, after dismissing what loses a frame by it."""
-        oldest = self._written + 1 - self._layout.capacity
+        oldest = self.written + 1 - self._layout.capacity
         self._starts.dismiss(oldest, self._ring.columns["age"], self.stack)
         self._sequences.dismiss(oldest)
         values = {"frame": frame, "action": action, "reward": reward, "discount": discount}
         record = {name: np.asarray(value)[None] for name, value in (values | {"age": age}).items()}
-        self._ring.write(self._written, record)
-        self._sequences.admit(self._written, oldest)
-        self._written += 1
+        self._ring.write(self.written, record)
+        self._sequences.admit(self.written, oldest)
+        self.written += 1
 
     def _admit(self, stop: int) -> None:
         """Puts the running episode's transitions that start before `stop` in the queue."""
@@ -377,11 +371,11 @@ class Replay:
 
     def _find_starts(self) -> None:
         """Fills the queue from the records alone."""
-        ages, newest = self._ring.columns["age"], self._written - 1
-        starts = find_starts(self.oldest, self._written, ages, self.stack)
-        if self._running:
+        ages, newest = self._ring.columns["age"], self.written - 1
+        starts = find_starts(self.oldest, self.written, ages, self.stack)
+        if self.running:
             first = newest - int(ages[newest % len(ages)])
-            self._waiting = max(first, self._written - self.n_step)
+            self._waiting = max(first, self.written - self.n_step)
             starts = starts[starts < self._waiting]
         self._starts.replace(starts)
 

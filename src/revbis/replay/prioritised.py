@@ -80,9 +80,9 @@ class PrioritisedReplay(Replay):
                 f"this replay has priorities of sequences of {self._length} steps, got {length}; "
                 "use one length"
             )
-        self._own.count(length, self._written)
+        self._own.count(length, self.written)
         schema.convert(batch_size * (length + 1), schema.Batch, "batch_size · (length + 1)")
-        queue = self._own.queue(length, self._written)
+        queue = self._own.queue(length, self.written)
         self._length = length
         with self._timed():
             live = self._live(queue)
@@ -103,10 +103,8 @@ class PrioritisedReplay(Replay):
         Raises:
             ValueError: If shapes or values are wrong.
         """
-        entry, values = (
-            schema.real_array(value, name)
-            for value, name in ((entry, "entry"), (priority, "priority"))
-        )
+        entry = schema.real_array(entry, "entry")
+        values = schema.real_array(priority, "priority")
         if self._length is None or entry.ndim != 1 or entry.dtype.kind not in "iu":
             raise ValueError("entry must be what sample_prioritised returned")
         if values.shape != entry.shape:
@@ -117,24 +115,20 @@ class PrioritisedReplay(Replay):
             raise ValueError("priority must be finite and above 0 in 32 bits")
         if entry.size and not 0 <= entry.min() <= entry.max() < self._known:
             raise ValueError("entry must be what sample_prioritised returned")
-        here = entry >= self._own.queue(self._length, self._written).left
+        here = entry >= self._own.queue(self._length, self.written).left
         self._priorities[entry[here] % len(self._priorities)] = values[here]
 
     def state(self) -> dict[str, Any]:
         """All that is not in the records, fit for JSON: also the priorities."""
         if self._length is None:
             return super().state() | {"priorities": None}
-        queue = self._own.queue(self._length, self._written)
+        queue = self._own.queue(self._length, self.written)
         known = self._range(queue.left, self._known).astype(_NUMBER).tobytes()
         saved = {"length": self._length, "values": base64.b64encode(known).decode()}
         return super().state() | {"priorities": saved}
 
     def restore(self, pieces: Iterable[RecordArrays], state: dict[str, Any]) -> None:
-        """Makes this buffer the one that was exported: all later samples are the same.
-
-        Args:
-            pieces: As `Replay.restore` takes them.
-            state: What state() gave.
+        """Restores what was exported, as `Replay.restore` does, and the priorities.
 
         Raises:
             ValueError: If settings differ, or records or priorities are missing.
@@ -150,7 +144,7 @@ class PrioritisedReplay(Replay):
         try:
             length = schema.integer(saved["length"], "length", 1)
             values = np.frombuffer(base64.b64decode(saved["values"], validate=True), _NUMBER)
-            count = len(self._own.queue(length, self._written))
+            count = len(self._own.queue(length, self.written))
             if not (len(values) <= count and (np.isfinite(values) & (values > 0)).all()):
                 raise ValueError
         except (KeyError, TypeError, ValueError, binascii.Error):
@@ -163,10 +157,10 @@ class PrioritisedReplay(Replay):
     def _append(
         self, frame: NDArray[Any], action: NDArray[Any], reward: float, discount: float, age: int
     ) -> None:
-        oldest = self._written + 1 - self._layout.capacity
+        oldest = self.written + 1 - self._layout.capacity
         self._own.dismiss(oldest)
         super()._append(frame, action, reward, discount, age)
-        self._own.admit(self._written - 1, oldest)
+        self._own.admit(self.written - 1, oldest)
 
     def _live(self, queue: StartQueue) -> NDArray[np.float32]:
         """The priorities of all sequences, oldest first; new ones get theirs."""

@@ -43,11 +43,7 @@ class SequenceStarts:
         self._queues: dict[int, StartQueue] = {}
 
     def queue(self, length: int, written: int) -> StartQueue:
-        """The starts of sequences of this length.
-
-        Args:
-            length: Steps in a sequence.
-            written: How many records were ever written.
+        """The starts of sequences of this length, of as many records as were ever written.
 
         Raises:
             ValueError: If the length is below 1, or such a sequence can never be in the ring.

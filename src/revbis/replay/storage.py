@@ -52,12 +52,7 @@ class Layout:
             )
 
     def check_sampling(self, stack: int, n_step: int, shift: int) -> None:
-        """Refuses settings with which nothing can be sampled.
-
-        Args:
-            stack: Frames in an observation.
-            n_step: Most steps in a transition.
-            shift: Most pixels an image is shifted.
+        """Refuses settings of `Replay` with which nothing can be sampled.
 
         Raises:
             ValueError: With what to do.
@@ -151,7 +146,7 @@ class Ring:
         if schema.convert(storage, Storage, "storage") == "disk":
             _ensure_disk_fits(layout, directory)
         else:
-            _ensure_memory_fits(layout, layout.frame_bytes + layout.other_bytes)
+            _ensure_memory_fits(layout)
         # Pages come with the first touch: nothing is resident before it is written.
         self.columns = {
             name: np.empty((layout.capacity, *shape), dtype)
@@ -169,7 +164,12 @@ class Ring:
         while done < count:
             slot = (index + done) % self.layout.capacity
             part = slice(done, min(count, done + self.layout.capacity - slot))
-            self._write_part(slot, {name: values[part] for name, values in records.items()})
+            for name, values in records.items():
+                if name == "frame" and self._file is not None:
+                    frames = np.ascontiguousarray(values[part])
+                    self._write_file(slot * (frames.nbytes // len(frames)), frames)
+                else:
+                    self.columns[name][slot : slot + part.stop - done] = values[part]
             done = part.stop
 
     def read(self, start: int, stop: int) -> RecordArrays:
@@ -203,14 +203,6 @@ class Ring:
                 "give all pieces in order, or begin with an empty replay"
             )
 
-    def _write_part(self, slot: int, records: RecordArrays) -> None:
-        for name, values in records.items():
-            if name == "frame" and self._file is not None:
-                frames = np.ascontiguousarray(values)
-                self._write_file(slot * (frames.nbytes // len(frames)), frames)
-            else:
-                self.columns[name][slot : slot + len(values)] = values
-
     def _map(self, directory: Path) -> NDArray[Any]:
         """Opens a file without a name and maps it for reading.
 
@@ -242,7 +234,8 @@ class Ring:
             left, offset = left[count:], offset + count
 
 
-def _ensure_memory_fits(layout: Layout, needed: int) -> None:
+def _ensure_memory_fits(layout: Layout) -> None:
+    needed = layout.frame_bytes + layout.other_bytes
     fitting = machine.available_bytes() * layout.capacity // needed
     machine.ensure_fits(
         needed,
@@ -278,10 +271,6 @@ FORMAT = 1
 def check_state(state: dict[str, Any], own: dict[str, Any]) -> None:
     """Refuses what state() of a buffer with these settings did not return.
 
-    Args:
-        state: What is to be restored.
-        own: The settings of the buffer.
-
     Raises:
         ValueError: If the state is of another format, damaged or of other settings.
     """
@@ -314,25 +303,18 @@ class StartQueue:
 
     Args:
         capacity: The most that are ever in the queue.
+
+    Attributes:
+        left: How many have left: the number of the oldest entry.
+        entered: How many have ever entered: the next entry's number.
     """
 
     def __init__(self, capacity: int) -> None:
         self._ring = np.empty(capacity, np.int64)
-        self._left = 0
-        self._entered = 0
+        self.left = self.entered = 0
 
     def __len__(self) -> int:
-        return self._entered - self._left
-
-    @property
-    def left(self) -> int:
-        """How many have left: the number of the oldest entry."""
-        return self._left
-
-    @property
-    def entered(self) -> int:
-        """How many have ever entered: the next entry's number."""
-        return self._entered
+        return self.entered - self.left
 
     def at(self, positions: Ints) -> Ints:
         """The indices at positions.
@@ -349,25 +331,25 @@ class StartQueue:
         positions = positions.astype(np.int64)
         if positions.size and not 0 <= positions.min() <= positions.max() < len(self):
             raise IndexError(f"positions must be in [0, {len(self)})")
-        starts: Ints = self._ring[(self._left + positions) % len(self._ring)]
+        starts: Ints = self._ring[(self.left + positions) % len(self._ring)]
         return starts
 
     def append(self, start: int) -> None:
         """Puts an index at the end."""
-        self._ring[self._entered % len(self._ring)] = start
-        self._entered += 1
+        self._ring[self.entered % len(self._ring)] = start
+        self.entered += 1
 
     def dismiss(self, oldest: int, ages: Array, stack: int) -> None:
         """Takes out the indices whose stacks have lost a frame: see `has_full_stack`."""
-        while self._left < self._entered:
-            if has_full_stack(self._ring[self._left % len(self._ring)], oldest, ages, stack):
+        while self.left < self.entered:
+            if has_full_stack(self._ring[self.left % len(self._ring)], oldest, ages, stack):
                 break
-            self._left += 1
+            self.left += 1
 
     def replace(self, starts: Ints) -> None:
         """Puts these indices in the place of all others."""
         self._ring[: len(starts)] = starts
-        self._left, self._entered = 0, len(starts)
+        self.left, self.entered = 0, len(starts)
 
 
 def has_full_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> NDArray[np.bool_]:
@@ -390,11 +372,7 @@ def has_full_stack(index: Ints | int, oldest: int, ages: Array, stack: int) -> N
 def find_starts(oldest: int, written: int, ages: Array, stack: int) -> Ints:
     """The records that are not the last of their episode and have their whole stack.
 
-    Args:
-        oldest: The oldest record whose frame is there.
-        written: How many records were ever written.
-        ages: Steps since the episode's first frame, by slot of the ring.
-        stack: Frames in an observation.
+    Takes what `has_full_stack` does, and how many records were ever written.
     """
     index = np.arange(oldest, written)
     goes_on = np.append(ages[index[1:] % len(ages)] > 0, False)[: len(index)]
