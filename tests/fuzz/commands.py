@@ -104,7 +104,6 @@ def _lines(folder: Path) -> list[list[str]]:
         "env list",
         "env check a.b:c",
         "env preview dmc:cheetah_run --seed 1 --pixels 84",
-        "bench update --batch 8",
         "reproduce table1 --out reproduced --scale cpu --workers 1",
         "doctor",
         "eval none --episodes 1",
