@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,17 +63,6 @@ class Agent(Protocol):
 
         Raises:
             ValueError: If the state is of another agent.
-        """
-
-
-@runtime_checkable
-class SeveralEmbeddings(Protocol):
-    """An agent that embeds observations in more than one way."""
-
-    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
-        """Embeddings of a batch by name, [B, D] each.
-
-        `phi` is what `embed` returns and `distance` compares; `trunk` is what the critic reads.
         """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -11,21 +11,10 @@ from revbis.agents.drqv2 import noisy_action
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from revbis.agents.tdmpc import Model
+
 NOISE_CLIP = 0.3  # largest absolute noise of the policy
 _WIDEST = 2.0  # standard deviation of actions at the start of a plan, and the largest later
-
-
-class PlannedModel(Protocol):
-    """What a plan needs of a model; z is [N, D] and actions are [N, A]."""
-
-    def next(self, z: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """The next latent state, [N, D], and the reward, [N]."""
-
-    def policy(self, z: Tensor) -> Tensor:
-        """The policy's mean action, [N, A]."""
-
-    def value(self, z: Tensor, action: Tensor) -> Tensor:
-        """The value of what follows, [N]."""
 
 
 class Search(NamedTuple):
@@ -69,9 +58,7 @@ class Plan(NamedTuple):
 
 
 @torch.no_grad()
-def plan(
-    model: PlannedModel, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
-) -> Plan:
+def plan(model: Model, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator) -> Plan:
     """Searches for the actions with the largest predicted return.
 
     Args:
@@ -107,7 +94,7 @@ def plan(
 
 
 def predicted_return(
-    model: PlannedModel, z: Tensor, actions: Tensor, search: Search, generator: torch.Generator
+    model: Model, z: Tensor, actions: Tensor, search: Search, generator: torch.Generator
 ) -> Tensor:
     """Discounted rewards of action sequences, and the value of what follows, [N].
 
@@ -140,7 +127,7 @@ def following_mean(mean: Tensor, horizon: int) -> Tensor:
 
 
 def _proposals(
-    model: PlannedModel, z: Tensor, horizon: int, search: Search, generator: torch.Generator
+    model: Model, z: Tensor, horizon: int, search: Search, generator: torch.Generator
 ) -> Tensor:
     """Actions of the noisy policy along its own predicted paths, [H, policy_samples, A]."""
     z, actions = z.expand(search.policy_samples, -1), []

@@ -248,15 +248,9 @@ def _mark_reported(panel: Axes, task: str, looks: Mapping[str, Look]) -> None:
     numbers = paper.reported(task)
     for label, look in looks.items():
         if label in numbers:
-            panel.plot(
-                1.0,
-                numbers[label].mean,
-                marker=look.marker,
-                color=look.colour,
-                mfc="white",
-                transform=panel.get_yaxis_transform(),
-                clip_on=False,
-            )
+            edge = panel.get_yaxis_transform()  # x from 0 to 1 over the panel, y in data
+            style: dict[str, Any] = {"color": look.colour, "mfc": "white", "clip_on": False}
+            panel.plot(1, numbers[label].mean, marker=look.marker, transform=edge, **style)
 
 
 def coefficients(study: Study) -> Figure:

@@ -132,10 +132,7 @@ class Study:
         """Writes the tidy table; every number that some agent reported has a column."""
         rows = self.rows()
         reported = dict.fromkeys(name for row in rows for name in row.status)
-        with (
-            naming(path),
-            path.open("w", newline="", encoding="utf-8", errors="replace") as file,
-        ):
+        with naming(path), path.open("w", newline="", encoding="utf-8", errors="replace") as file:
             writer = csv.writer(file)
             writer.writerow([*TidyRow._fields[:-1], *reported])
             writer.writerows([*row[:-1], *map(row.status.get, reported)] for row in rows)

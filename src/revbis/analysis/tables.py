@@ -399,11 +399,7 @@ def _pool_notes(study: Study, pool: Pooled) -> tuple[str, ...]:
 
 
 def measured_scores(
-    study: Study,
-    *,
-    kind: Literal["final", "best"],
-    at: Mapping[str, int],
-    reported: bool = False,
+    study: Study, *, kind: Literal["final", "best"], at: Mapping[str, int], reported: bool = False
 ) -> dict[tuple[str, str], MeasuredScore]:
     """The measured numbers of `score_table`, for it and for other layouts.
 

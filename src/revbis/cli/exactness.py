@@ -99,11 +99,7 @@ def command(
 
 
 def check_flags(
-    methods: Sequence[str],
-    objective: Sequence[str],
-    steps: int,
-    seeds: int,
-    workers: int | None,
+    methods: Sequence[str], objective: Sequence[str], steps: int, seeds: int, workers: int | None
 ) -> None:
     """Refuses names and counts that no training of objectives alone can have.
 

@@ -171,12 +171,7 @@ def aggregate(source: SourceFlags, settings: Settings, eps: float = 0.1, out: Pa
     _print_files(out, files)
 
 
-def bounds(
-    source: SourceFlags,
-    gamma: float = 0.9,
-    c: float = 0.5,
-    tol: float = 1e-8,
-) -> None:
+def bounds(source: SourceFlags, gamma: float = 0.9, c: float = 0.5, tol: float = 1e-8) -> None:
     """Tests every inequality of the theory on an MDP; prints which ones hold, with their margin.
 
     Among them: MICo and the revised metric are (n(x) + n(y))/2 + ‖e(x) − e(y)‖² for some points e;

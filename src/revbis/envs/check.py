@@ -144,8 +144,7 @@ def _values(env: Env[Any, Any], episodes: list[_Episode]) -> Iterator[Violation]
     if outside is not None:
         parts = [f"{o.dtype} {o.shape}, from {o.min()} to {o.max()}" for o in _leaves(outside)]
         yield Violation(
-            "wrong",
-            f"an observation ({'; '.join(parts)}) is not in the observation space {space}",
+            "wrong", f"an observation ({'; '.join(parts)}) is not in the observation space {space}"
         )
     if any(episode.shares_memory for episode in episodes):
         yield Violation(

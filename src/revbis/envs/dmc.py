@@ -64,7 +64,7 @@ def _manipulation_tasks() -> tuple[str, ...]:
 
 
 class DmcSimulation:
-    """A DeepMind Control task; takes what `suite.Maker` does."""
+    """A DeepMind Control task; takes what `Suite.make` does."""
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
         self._name, self._draws = name, size > 0

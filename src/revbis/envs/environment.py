@@ -30,16 +30,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     simulator step of the episode), `success_last` (it is met now); success is None if the task does
     not define it.
 
-    Args:
-        simulation: The task.
-        identity: What distinguishes this environment from others, for records.
-        seed: Seed of the first episode, unless `reset` is given one.
-        pixels: Side of a frame; 0 for vector observations.
-        frame_stack: Frames in an observation.
-        action_repeat: Simulator steps per action.
-        distractor: A moving background behind the task.
-        pixel_noise: Noise on every pixel.
-        state_noise: Irrelevant numbers in the vector.
+    `make_env` builds it from the simulation of a task; `pixels` is 0 for vector observations, and
+    `identity` is what distinguishes it from others in records.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's)

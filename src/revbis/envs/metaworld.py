@@ -45,7 +45,7 @@ def _environments() -> dict[str, Any]:
 
 
 class MetaworldSimulation:
-    """A Meta-World task; takes what `suite.Maker` does."""
+    """A Meta-World task; takes what `Suite.make` does."""
 
     def __init__(self, name: str, *, size: int, quality: Quality) -> None:
         self._env = _environments()[name + _SUFFIX]()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from revbis.envs.rendering import Pixels, Quality
+    from revbis.envs.rendering import Pixels
 
 
 class SimulationStep(NamedTuple):
@@ -79,19 +79,6 @@ class Simulation(Protocol):
 Measure = Literal["return", "success"]
 
 
-class Maker(Protocol):
-    """Makes the simulation of a task."""
-
-    def __call__(self, name: str, *, size: int, quality: Quality) -> Simulation:
-        """Imports the simulator and loads a task.
-
-        Args:
-            name: The task without the name of its suite.
-            size: Side of the images in pixels; 0 if none are drawn.
-            quality: "full", or "fast" where MuJoCo draws.
-        """
-
-
 @dataclass(frozen=True, kw_only=True)
 class Suite:
     """A family of tasks.
@@ -102,7 +89,8 @@ class Suite:
         name: What a task begins with, up to the colon; empty for the user's own factories.
         form: How a task is written, such as `dmc:NAME`.
         description: What the tasks are, in a line.
-        make: Makes the simulation of a task.
+        make: Imports the simulator and makes a task: make(name, size=..., quality=...), with the
+            name without the suite's, a size of 0 if nothing is drawn, and quality full or fast.
         example: A task, as `make_env` takes it: `revbis doctor` steps it and `rendering.py`
             draws it.
         modules: The modules it needs, its own simulator last.
@@ -121,7 +109,7 @@ class Suite:
     name: str
     form: str
     description: str
-    make: Maker
+    make: Callable[..., Simulation]
     example: str
     modules: tuple[str, ...] = ("gymnasium",)
     extra: str = ""

@@ -88,13 +88,7 @@ Array = NDArray[Any]
 
 @compiled
 def n_step_returns(
-    index: Ints,
-    written: int,
-    n_step: int,
-    gamma: float,
-    age: Array,
-    reward: Array,
-    discount: Array,
+    index: Ints, written: int, n_step: int, gamma: float, age: Array, reward: Array, discount: Array
 ) -> tuple[Array, Array, Ints]:
     """Adds up to n rewards from each index on, and stops at the episode's end.
 

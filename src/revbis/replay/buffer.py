@@ -142,13 +142,7 @@ class Replay:
         self._waiting = self.written - 1
 
     def add(
-        self,
-        action: ArrayLike,
-        reward: float,
-        discount: float,
-        frame: NDArray[Any],
-        *,
-        last: bool,
+        self, action: ArrayLike, reward: float, discount: float, frame: NDArray[Any], *, last: bool
     ) -> None:
         """Adds one step of the running episode.
 

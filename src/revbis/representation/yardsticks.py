@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revbis.agents.base import SeveralEmbeddings
 from revbis.objectives.base import effective_rank
 from revbis.representation.episodes import (
     CleanEpisode,
@@ -195,9 +194,8 @@ def euclidean(z: Tensor) -> Tensor:
 
 def embeddings(agent: Agent, batch: Tensor) -> Embeddings:
     """All embeddings of an agent; those of an agent that has but one are φ."""
-    if isinstance(agent, SeveralEmbeddings):
-        return agent.embeddings(batch)
-    return {"phi": agent.embed(batch)}
+    several = getattr(agent, "embeddings", None)
+    return {"phi": agent.embed(batch)} if several is None else several(batch)
 
 
 def _checked(name: str, numbers: Tensor) -> Tensor:

@@ -126,10 +126,7 @@ class Checkpoints:
         self._save_records(replay)
         packed = io.BytesIO()
         torch.save(agent, packed)
-        files = {
-            AGENT: packed.getvalue(),
-            STATE: json.dumps({"format": _FORMAT, **state}).encode(),
-        }
+        files = {AGENT: packed.getvalue(), STATE: json.dumps({"format": _FORMAT, **state}).encode()}
         final = self.folder / checkpoint_name(frames)
         unfinished = self.folder / f".{final.name}"
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -194,10 +194,7 @@ class Trainer:
             raise
 
     def _run(
-        self,
-        stop: Callable[[], bool],
-        report: Callable[[Status], None],
-        saved: Callable[[], None],
+        self, stop: Callable[[], bool], report: Callable[[Status], None], saved: Callable[[], None]
     ) -> bool:
         config, progress = self.config, self.progress
         saved_at = progress.frames

@@ -318,10 +318,7 @@ class Sweep:
         raise ValueError(_refusal(reasons, len(self.entries)))
 
     def run(
-        self,
-        runner: Runner,
-        show: Callable[[Sequence[Entry]], None],
-        stop: Callable[[], bool],
+        self, runner: Runner, show: Callable[[Sequence[Entry]], None], stop: Callable[[], bool]
     ) -> None:
         """Continues until no run is left, or a stop is requested.
 

@@ -130,12 +130,7 @@ def _improve(
 
 @compiled
 def _evaluate(  # noqa: C901
-    reward: Array,
-    offered: Any,
-    successor: Index,
-    choice: NDArray[np.int16],
-    stack: Index,
-    d: Array,
+    reward: Array, offered: Any, successor: Index, choice: NDArray[np.int16], stack: Index, d: Array
 ) -> None:  # pragma: no cover - compiled
     """Exact values of the chosen actions, in place; each pair is visited once."""
     first, action_set, _, far, discount = offered

@@ -112,10 +112,7 @@ def transition_rows(P: object, shape: tuple[int, int], available: NDArray[np.boo
 
 def _check_rows(rows: Any, available: NDArray[np.bool_]) -> None:
     m = available.shape[1]
-    for bad, what in (
-        (~np.isfinite(rows.data), "is not finite"),
-        (rows.data < 0, "is negative"),
-    ):
+    for bad, what in ((~np.isfinite(rows.data), "is not finite"), (rows.data < 0, "is negative")):
         if bad.any():
             first = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
@@ -220,11 +217,7 @@ class FiniteMDP:
     grid: NDArray[np.int64] | None
 
     def __init__(
-        self,
-        P: object,
-        R: ArrayLike,
-        mask: ArrayLike | None = None,
-        grid: ArrayLike | None = None,
+        self, P: object, R: ArrayLike, mask: ArrayLike | None = None, grid: ArrayLike | None = None
     ) -> None:
         shape = sizes(P)
         available = available_actions(mask, shape)

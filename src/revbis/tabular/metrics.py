@@ -126,9 +126,7 @@ def mico(
 
 
 MICO = replace(
-    REVISED,
-    name="mico",
-    problem=lambda query: LinearProblem(*_of_chain(query, mean_state_chain)),
+    REVISED, name="mico", problem=lambda query: LinearProblem(*_of_chain(query, mean_state_chain))
 )
 
 

@@ -329,11 +329,7 @@ def simplex(
 
 @compiled
 def transport_cost(
-    distance: Array,
-    largest: float,
-    m: int,
-    k: int,
-    space: Any,
+    distance: Array, largest: float, m: int, k: int, space: Any
 ) -> tuple[float, float]:  # pragma: no cover - compiled
     """Cheapest way to move supply to demand from a feasible basis, and a bound on its error."""
     rows, supply, columns, demand, basis_row, basis_column, flow, tree, dual, cost, spare = space
