@@ -25,7 +25,7 @@ from revbis.tabular import jobs
 @pytest.fixture
 def _undrawn(monkeypatch) -> None:
     """Names and numbers without the pictures, which take most of the time."""
-    monkeypatch.setattr(jobs, "draw", lambda *_: None)
+    monkeypatch.setattr(jobs, "draw_metric", lambda *_: None)
 
 
 def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:

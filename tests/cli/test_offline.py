@@ -17,7 +17,7 @@ from revbis.representation.offline import (
     BENCHMARK,
     OfflineSettings,
     OfflineTraining,
-    Source,
+    ReplaySource,
     plan,
     plan_stored,
     run_cell,
@@ -100,7 +100,7 @@ def test_numbers_change_with_a_version_of_the_benchmark(run: Config, here: Path)
 
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
     before = {path: path.read_bytes() for path in run.directory.rglob("*") if path.is_file()}
-    source = Source(run.directory)
+    source = ReplaySource(run.directory)
     training = OfflineTraining(source, "simsr", 0)
     start = {k: v.clone() for k, v in training._parts.encoder.state_dict().items()}
     actor = training._parts.policy.state_dict()["layers.0.weight"].clone()
@@ -112,7 +112,7 @@ def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> No
 
 
 def test_policy_actions_are_those_of_the_trained_actor(run: Config) -> None:
-    source, (_, agent) = Source(run.directory), open_run(run.directory)
+    source, (_, agent) = ReplaySource(run.directory), open_run(run.directory)
     seen = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     source._agent.deviation = lambda step: 0.0  # type: ignore[union-attr]
     actions = source.policy_actions(torch.from_numpy(seen), torch.Generator())
@@ -121,7 +121,7 @@ def test_policy_actions_are_those_of_the_trained_actor(run: Config) -> None:
 
 
 def test_the_replay_buffer_is_the_runs_and_drawn_by_the_seed(run: Config) -> None:
-    source = Source(run.directory)
+    source = ReplaySource(run.directory)
     first, same, other = (source.replay(seed, one_step=True).sample(8) for seed in (1, 1, 2))
     assert torch.equal(first.obs, same.obs) and not torch.equal(first.obs, other.obs)
     assert first.one_step is not None
@@ -145,7 +145,7 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
 
 
 def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None:
-    source = Source(run.directory)
+    source = ReplaySource(run.directory)
     large = source.config.with_settings(batch_size=500)
     monkeypatch.setattr(source, "config", large)
     with pytest.raises(ValueError, match=r"transitions, fewer than a batch of 500; train the run"):
@@ -153,7 +153,7 @@ def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None
 
 
 def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatch) -> None:
-    source = Source(run.directory)
+    source = ReplaySource(run.directory)
     monkeypatch.setattr(source, "_agent", object())
     OfflineTraining(source, "simsr", 0)
     with pytest.raises(ValueError, match="simsr-rev-full needs actions of the run's policy"):
@@ -163,7 +163,7 @@ def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatc
 def test_without_names_what_the_run_cannot_train_is_left_out(
     run: Config, monkeypatch, caplog
 ) -> None:
-    monkeypatch.setattr(Source, "acts_in_batches", False)
+    monkeypatch.setattr(ReplaySource, "acts_in_batches", False)
     planned = {cell.method for cell in plan(run.directory, [], 1, TINY)}
     assert {"simsr", "simsr-rev", "zp"} < planned and "simsr-rev-full" not in planned
     [said] = caplog.messages
@@ -176,7 +176,7 @@ def test_a_large_ring_takes_the_memory_of_its_records(here: Path) -> None:
     settings = {"task": "tests.runs:Walk", "observation": "state", "frames": 200}
     config = tiny_config(here, **settings, replay_capacity=10_000, replay_storage="disk")
     assert train(config)
-    source = Source(config.directory)
+    source = ReplaySource(config.directory)
     small = source.replay(1, one_step=False)
     assert small.state()["settings"]["capacity"] == small.written < 10_000
     whole = make_replay(config, source._env)

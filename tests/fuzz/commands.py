@@ -30,7 +30,7 @@ _WORK = (
     "revbis.envs.preview.preview",
     "revbis.runs.evaluate.play",
     "revbis.representation.neighbours.find_neighbours",
-    "revbis.representation.yardsticks.measure",
+    "revbis.representation.yardsticks.measure_agent",
     "revbis.sweep.plan.make_runner",
     "revbis.cli.doctor.examine",
 )

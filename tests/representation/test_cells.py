@@ -21,7 +21,7 @@ from revbis.representation.exactness import (
     ExactnessSettings,
     plan,
     read_dots,
-    read_result,
+    read_exactness,
     run_cell,
 )
 from revbis.representation.problems import SCENARIOS
@@ -42,9 +42,9 @@ def run_cells(cells, out: Path, workers: int, show: Show) -> dict[ExactnessCell,
 
 
 def test_a_result_is_kept_and_read_again(tmp_path: Path) -> None:
-    assert read_result(CELL, tmp_path) is None
+    assert read_exactness(CELL, tmp_path) is None
     run_cell(tmp_path, CELL, quiet)
-    row = read_result(CELL, tmp_path)
+    row = read_exactness(CELL, tmp_path)
     assert (row["scenario"], row["method"], row["seed"]) == ("rooms", "simsr-rev", 0)
     assert {"phi_spearman", "psi_error", "psi_spearman_untrained", "claims"} <= set(row)
     assert "phi_behaviour_spearman" not in row and row["denoising"] is None
@@ -66,19 +66,19 @@ def test_a_result_is_kept_and_read_again(tmp_path: Path) -> None:
 )
 def test_other_settings_are_another_cell(other: ExactnessCell, tmp_path: Path) -> None:
     run_cell(tmp_path, CELL, quiet)
-    assert read_result(other, tmp_path) is None
+    assert read_exactness(other, tmp_path) is None
 
 
 def test_another_version_is_another_cell(tmp_path: Path, monkeypatch) -> None:
     run_cell(tmp_path, CELL, quiet)
     with monkeypatch.context() as patched:
         patched.setattr(exactness, "BENCHMARK", exactness.BENCHMARK + 1)
-        assert read_result(CELL, tmp_path) is None
+        assert read_exactness(CELL, tmp_path) is None
     raised = replace(OBJECTIVES["simsr-rev"], version=OBJECTIVES["simsr-rev"].version + 1)
     with monkeypatch.context() as patched:
         patched.setitem(OBJECTIVES, "simsr-rev", raised)
-        assert read_result(CELL, tmp_path) is None
-    assert read_result(CELL, tmp_path) is not None
+        assert read_exactness(CELL, tmp_path) is None
+    assert read_exactness(CELL, tmp_path) is not None
 
 
 def test_an_own_objective_is_known_by_its_file(tmp_path: Path, monkeypatch) -> None:
@@ -91,16 +91,16 @@ def test_an_own_objective_is_known_by_its_file(tmp_path: Path, monkeypatch) -> N
 
 def test_an_archive_is_read_like_the_folder(tmp_path: Path) -> None:
     run_cell(tmp_path, CELL, quiet)
-    row, dots = read_result(CELL, tmp_path), read_dots(CELL, tmp_path)
+    row, dots = read_exactness(CELL, tmp_path), read_dots(CELL, tmp_path)
     folder = tmp_path / "cells"
     shutil.make_archive(str(folder), "zip", folder)
     shutil.rmtree(folder)
-    assert read_result(CELL, tmp_path) == row
+    assert read_exactness(CELL, tmp_path) == row
     assert np.array_equal(read_dots(CELL, tmp_path)["psi"], dots["psi"])
-    assert read_result(replace(CELL, seed=1), tmp_path) is None
+    assert read_exactness(replace(CELL, seed=1), tmp_path) is None
     (tmp_path / "cells.zip").write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"cells.zip is not an archive of cells"):
-        read_result(CELL, tmp_path)
+        read_exactness(CELL, tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["", "baselines", "controls"])
@@ -124,11 +124,11 @@ def test_committed_cells_are_found(folder: str, monkeypatch) -> None:
 def test_a_damaged_result_counts_as_none(content: bytes, tmp_path: Path) -> None:
     run_cell(tmp_path, CELL, quiet)
     cell_path(CELL, tmp_path).write_bytes(content)
-    assert read_result(CELL, tmp_path) is None
+    assert read_exactness(CELL, tmp_path) is None
     run_cell(tmp_path, CELL, quiet)
-    assert read_result(CELL, tmp_path) is not None
+    assert read_exactness(CELL, tmp_path) is not None
     cell_path(CELL, tmp_path).with_suffix(".npz").write_bytes(content)
-    assert read_result(CELL, tmp_path) is None
+    assert read_exactness(CELL, tmp_path) is None
 
 
 def test_seeds_come_in_turn_and_long_cells_of_each_first() -> None:
@@ -157,14 +157,14 @@ def test_workers_give_what_this_process_gives(tmp_path: Path) -> None:
     assert run_cells(cells, there, 2, lambda text, done: texts.append(text)) == {}
     assert texts[-1] == "4 of 4 cells"
     for cell in cells:
-        ours, theirs = read_result(cell, here), read_result(cell, there)
+        ours, theirs = read_exactness(cell, here), read_exactness(cell, there)
         assert ours == theirs
 
 
 def test_a_cell_that_diverges_does_not_end_the_others(tmp_path: Path, monkeypatch) -> None:
     wild = replace(CELL, method="energy", settings=replace(TINY, learning_rate=1e30, steps=50))
     problems = run_cells({wild: 1.0, CELL: 1.0}, tmp_path, 1, quiet)
-    assert list(problems) == [wild] and read_result(CELL, tmp_path) is not None
+    assert list(problems) == [wild] and read_exactness(CELL, tmp_path) is not None
     assert problems[wild].startswith("energy on rooms, seed 0: ")
     assert "non-finite" in problems[wild] and len(problems[wild].splitlines()) == 1
 
@@ -179,7 +179,7 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, tmp_path, 1, interrupt)
-    assert read_result(first, tmp_path) is not None and read_result(second, tmp_path) is None
+    assert read_exactness(first, tmp_path) is not None and read_exactness(second, tmp_path) is None
 
 
 @pytest.mark.slow

@@ -8,7 +8,12 @@ import torch
 
 from revbis.envs import make_env
 from revbis.envs.state_noise import projection
-from revbis.representation.episodes import Disturbance, collect, feature_count, observations
+from revbis.representation.episodes import (
+    Disturbance,
+    collect_episodes,
+    feature_count,
+    observations,
+)
 from revbis.representation.measures import returns_to_go
 from revbis.representation.yardsticks import Pool, embeddings, euclidean
 from revbis.runs.presets import preset_config
@@ -56,7 +61,7 @@ class Watcher:
 @pytest.mark.parametrize("settings", EVERY)
 def test_the_agent_sees_what_it_sees_in_the_environment(settings: dict[str, Any]) -> None:
     agent, env = Watcher(), make_env(**environment(settings), seed=0, distractor_split="eval")
-    episodes = collect(environment(settings), agent, [5, 6])
+    episodes = collect_episodes(environment(settings), agent, [5, 6])
     wanted, rewards, states = [], [], []
     for seed in (5, 6):
         observation, info = env.reset(seed=seed)
@@ -81,7 +86,7 @@ def test_the_agent_sees_what_it_sees_in_the_environment(settings: dict[str, Any]
 
 @pytest.mark.parametrize("settings", EVERY)
 def test_other_seeds_change_the_noise_alone(settings: dict[str, Any]) -> None:
-    (episode,) = collect(environment(settings), Watcher(), [5])
+    (episode,) = collect_episodes(environment(settings), Watcher(), [5])
     moments = np.array([0, 1, 4, len(episode) - 1])
     stack = 1 if settings.get("observation") == "state" else STACK
     views = {}
@@ -107,7 +112,7 @@ def test_other_seeds_change_the_noise_alone(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("settings", EVERY)
 def test_a_moment_looks_the_same_whichever_others_are_asked_for(settings: dict[str, Any]) -> None:
-    (episode,) = collect(environment(settings), Watcher(), [5])
+    (episode,) = collect_episodes(environment(settings), Watcher(), [5])
     stack = 1 if settings.get("observation") == "state" else STACK
     disturbance = Disturbance(environment(settings), feature_count(episode), "train")
     every = observations(episode, np.arange(len(episode)), disturbance, 7, stack)
@@ -118,7 +123,7 @@ def test_a_moment_looks_the_same_whichever_others_are_asked_for(settings: dict[s
 
 def pool(settings: dict[str, Any], seeds: tuple[int, ...] = (1, 2, 3, 4)) -> Pool:
     given = environment(settings)
-    return Pool(given, 0.9, collect(given, Watcher(), seeds), 0)
+    return Pool(given, 0.9, collect_episodes(given, Watcher(), seeds), 0)
 
 
 def measured(settings: dict[str, Any], embed: Any) -> dict[str, float]:
@@ -156,7 +161,7 @@ def test_without_noise_there_is_no_denoising_factor() -> None:
 
 def test_distances_by_return_have_rank_correlation_1() -> None:
     given = environment({**WALK, "observation": "state"})
-    episodes = collect(given, Watcher(), [1, 2])
+    episodes = collect_episodes(given, Watcher(), [1, 2])
     returns = {
         row.tobytes(): value
         for each in episodes

@@ -11,13 +11,13 @@ from revbis.representation.problems import (
     SCENARIOS,
     Problem,
     build,
-    collect,
+    collect_dataset,
     draw_grid,
     exact_distances,
+    exact_value_gaps,
     near_greedy,
-    observe,
+    observe_states,
     random_images,
-    value_gaps,
 )
 
 
@@ -42,7 +42,7 @@ def test_random_images_are_fixed_and_differ() -> None:
 def test_a_state_looks_different_each_time(rooms) -> None:
     generator = torch.Generator().manual_seed(0)
     states = torch.zeros(2000, dtype=torch.int64)
-    seen = observe(rooms.images, states, 0.1, generator)
+    seen = observe_states(rooms.images, states, 0.1, generator)
     assert seen.dtype == torch.uint8
     assert len(seen.flatten(1).unique(dim=0)) == 2000
     middle = rooms.images[0] == 0.5  # the floor, far from both ends: nothing is clipped
@@ -55,14 +55,14 @@ def test_a_state_looks_different_each_time(rooms) -> None:
 
 def test_without_noise_observations_are_the_images(rooms) -> None:
     states = torch.tensor([1, 0])
-    seen = observe(rooms.images, states, 0.0, torch.Generator())
+    seen = observe_states(rooms.images, states, 0.0, torch.Generator())
     assert torch.allclose(seen / 255, rooms.images[states], atol=0.5 / 255 + 1e-6)
 
 
 def test_collected_transitions_follow_mdp_and_policy(rooms) -> None:
     mdp = rooms.mdp
     policy = np.tile([0.7, 0.3, 0.0, 0.0], (mdp.n_states, 1))
-    data = collect(replace(rooms, behaviour=policy), 20_000, np.random.default_rng(0))
+    data = collect_dataset(replace(rooms, behaviour=policy), 20_000, np.random.default_rng(0))
     s, a, s2 = (x.numpy() for x in (data.s, data.a, data.s2))
     assert np.isclose((a == 0).mean(), 0.7, atol=0.02) and a.max() == 1
     assert np.allclose(data.r.numpy(), mdp.rewards[s, a])
@@ -74,7 +74,7 @@ def test_collected_transitions_follow_mdp_and_policy(rooms) -> None:
 
 def test_random_rewards_take_each_outcome_equally_often() -> None:
     slip = build("slip", 5, 0.9)
-    data = collect(slip, 20_000, np.random.default_rng(0))
+    data = collect_dataset(slip, 20_000, np.random.default_rng(0))
     s, a, r = (x.numpy() for x in (data.s, data.a, data.r))
     low, high = np.moveaxis(slip.outcomes[s, a], 1, 0)
     assert np.all(np.isclose(r, low) | np.isclose(r, high))
@@ -205,7 +205,7 @@ def test_each_policy_has_its_own_metric_and_values() -> None:
     expected = tabular.revised(problem.mdp, problem.behaviour, 0.9).matrix()
     assert np.allclose(behaviour, expected) and np.abs(target - behaviour).max() > 0.5
     value = tabular.policy_value(problem.mdp, problem.target, 0.9)
-    gaps = value_gaps(problem, "target", "state", 0.9)
+    gaps = exact_value_gaps(problem, "target", "state", 0.9)
     assert gaps[0, 3] == pytest.approx(abs(value[0] - value[3]))
     assert np.all(gaps <= target + 1e-9)  # the metric bounds them
-    assert value_gaps(problem, "target", "state_action", 0.9).shape == (80, 80)
+    assert exact_value_gaps(problem, "target", "state_action", 0.9).shape == (80, 80)

@@ -10,7 +10,7 @@ from tests.runs import evaluations, flags, networks, stop_after, tiny_config
 from revbis.cli import main
 from revbis.envs import make_env
 from revbis.io.files import read_records
-from revbis.representation.yardsticks import measure
+from revbis.representation.yardsticks import measure_agent
 from revbis.runs.config import Config
 from revbis.runs.evaluate import evaluate
 from revbis.runs.folder import RunFolder
@@ -201,7 +201,7 @@ def test_they_are_measured_at_evaluations_that_are_due(measured):
 def test_they_are_of_the_agent_at_that_time(measured):
     config, agent = open_run(measured.directory)
     seeds = episode_seeds(config.seed, Stream.YARDSTICKS, 2)
-    values = measure(config.environment, config.discount, agent, seeds)
+    values = measure_agent(config.environment, config.discount, agent, seeds)
     assert values == evaluations(measured)[-1]["yardsticks"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from revbis.runs.presets import preset_config
 from revbis.sweep import measure
-from revbis.sweep.measure import extrapolate, parse
+from revbis.sweep.measure import extrapolate, parse_speed
 from revbis.sweep.plan import (
     Speed,
 )
@@ -38,16 +38,18 @@ def test_batches_grow_as_far_as_memory_allows(settings, sizes):
 
 def test_what_is_told_before_the_time_is_up_counts():
     lines = '{"step": 0.5, "episode": 9}\n{"act": 0.1}\n{"update": 4.0}\nsome words\n[1]\n'
-    assert parse(lines) == Speed(0.5, 0.1, 4.0, 9)
-    assert parse(lines + '{"update": 3.0}\n{"upd') == Speed(0.5, 0.1, 3.0, 9)
-    assert parse('{"step": 0.5, "episode": null}\n{"act": 0.1}\n{"update": 4.0}').episode is None
-    assert parse('{"step": 0.5}\n{"act": 0.1}\n') is None
-    assert parse("") is None
+    assert parse_speed(lines) == Speed(0.5, 0.1, 4.0, 9)
+    assert parse_speed(lines + '{"update": 3.0}\n{"upd') == Speed(0.5, 0.1, 3.0, 9)
+    assert (
+        parse_speed('{"step": 0.5, "episode": null}\n{"act": 0.1}\n{"update": 4.0}').episode is None
+    )
+    assert parse_speed('{"step": 0.5}\n{"act": 0.1}\n') is None
+    assert parse_speed("") is None
 
 
 def test_a_measurement_ends_when_its_time_is_up():
     with pytest.raises(measure.NotMeasuredError, match="0 s are too short"):
-        measure.measure(CPU, seconds=0.01)
+        measure.measure_speed(CPU, seconds=0.01)
 
 
 @pytest.mark.slow
@@ -56,10 +58,10 @@ def test_a_small_run_is_measured(tmp_path: Path):
     from tests.sweep.grids import small_grid
 
     config = small_grid().configs(tmp_path)[1].with_settings(threads=1)
-    speed = measure.measure(config, seconds=120)
+    speed = measure.measure_speed(config, seconds=120)
     assert min(speed.step, speed.act, speed.update) > 0
     with pytest.raises(measure.NotMeasuredError, match="RuntimeError: the device has gone"):
-        measure.measure(config.with_settings(task="tests.sweep.tasks:Broken"), seconds=120)
+        measure.measure_speed(config.with_settings(task="tests.sweep.tasks:Broken"), seconds=120)
 
 
 @pytest.mark.parametrize(("method", "steps"), [("drqv2", 1), ("taco", 3), ("dreamerv3", 31)])

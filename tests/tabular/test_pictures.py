@@ -17,7 +17,9 @@ def test_ticks_are_whole_numbers_and_the_mdp_is_named(size: int, tmp_path: Path,
     monkeypatch.setattr(plt, "close", drawn.append)
     result = tabular.revised(*examples.grid_world(size), 0.9)
     path = tmp_path / "grid.png"
-    pictures.draw(result, tabular.policy_value(result.mdp, result.policy, 0.9), 0, path, "a grid")
+    pictures.draw_metric(
+        result, tabular.policy_value(result.mdp, result.policy, 0.9), 0, path, "a grid"
+    )
     monkeypatch.undo()
     (figure,) = drawn
     heat_map, _, grid_map = figure.axes[:3]

@@ -110,7 +110,7 @@ class Parts(NamedTuple):
     key: str
 
 
-def build(
+def build_parts(
     shape: Shape, action_size: int, settings: DreamerV3Settings, device: torch.device
 ) -> Parts:
     """Builds the parts; parameters are drawn from PyTorch's global generator.
@@ -247,7 +247,9 @@ class DreamerV3:
         self.settings, self.device = settings, as_device(device)
         self._streams = Streams(schema.integer(seed, "seed", 0), self.device)
         with self._streams.drawing("parameters"):
-            self.parts = build(self.observation_shape, self.action_size, settings, self.device)
+            self.parts = build_parts(
+                self.observation_shape, self.action_size, settings, self.device
+            )
         self.parts.player.init_states()
         self._memories = {explore: self._memory() for explore in (True, False)}
         self._new_episode = True

@@ -10,7 +10,14 @@ import torch
 
 from revbis.agents.base import Agent
 from revbis.io import schema
-from revbis.io.plugins import attempt, call_factory, check_call, check_status, check_tensor, kind
+from revbis.io.plugins import (
+    call_factory,
+    check_call,
+    check_returned_tensor,
+    check_status,
+    kind,
+    try_call,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,12 +82,12 @@ def check_agent(agent: object, observation_shape: Shape, action_size: int) -> Ag
     agent = cast("Agent", agent)
     words = ["replay", "step", "with_metrics=..."]
     check_call("update", agent.update, words, None, 0, with_metrics=True)
-    saved = _saved(attempt("state_dict()", agent.state_dict))
+    saved = _saved(try_call("state_dict()", agent.state_dict))
     dtype = np.dtype(np.uint8 if len(observation_shape) == 3 else np.float32)
     _check_actions(agent, np.zeros(observation_shape, dtype), action_size)
     _check_embeddings(agent, np.zeros((_ROWS, *observation_shape), dtype))
-    check_status(attempt("status()", agent.status))
-    attempt("load_state_dict(state_dict())", agent.load_state_dict, saved)
+    check_status(try_call("status()", agent.status))
+    try_call("load_state_dict(state_dict())", agent.load_state_dict, saved)
     return agent
 
 
@@ -105,8 +112,8 @@ def _check_actions(agent: Agent, observation: NDArray[Any], action_size: int) ->
     actions = []
     for explore in (True, False, False):
         call = f"act(observation, step, explore={explore})"
-        attempt("begin_episode()", agent.begin_episode)
-        action = attempt(call, agent.act, observation, 0, explore=explore)
+        try_call("begin_episode()", agent.begin_episode)
+        action = try_call(call, agent.act, observation, 0, explore=explore)
         if not isinstance(action, np.ndarray):
             raise ValueError(f"{call} must return a NumPy array, got {kind(action)}")
         schema.finite_matrix(action, (action_size,), call)
@@ -126,7 +133,7 @@ def _check_actions(agent: Agent, observation: NDArray[Any], action_size: int) ->
 
 @torch.no_grad()
 def _check_embeddings(agent: Agent, observations: NDArray[Any]) -> None:
-    embeddings = attempt("embed(observations)", agent.embed, torch.from_numpy(observations))
-    check_tensor("embed(observations)", embeddings, (_ROWS, None), _ROWS)
-    distances = attempt("distance(x, y)", agent.distance, embeddings, embeddings[:1])
-    check_tensor("distance(x, y)", distances, (_ROWS, 1), _ROWS)
+    embeddings = try_call("embed(observations)", agent.embed, torch.from_numpy(observations))
+    check_returned_tensor("embed(observations)", embeddings, (_ROWS, None), _ROWS)
+    distances = try_call("distance(x, y)", agent.distance, embeddings, embeddings[:1])
+    check_returned_tensor("distance(x, y)", distances, (_ROWS, 1), _ROWS)

@@ -43,7 +43,7 @@ class Search(NamedTuple):
     policy_deviation: float
 
 
-class Plan(NamedTuple):
+class PlannedActions(NamedTuple):
     """The outcome of a search.
 
     Attributes:
@@ -58,7 +58,9 @@ class Plan(NamedTuple):
 
 
 @torch.no_grad()
-def plan(model: Model, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator) -> Plan:
+def plan(
+    model: Model, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
+) -> PlannedActions:
     """Searches for the actions with the largest predicted return.
 
     Args:
@@ -90,7 +92,7 @@ def plan(model: Model, z: Tensor, mean: Tensor, search: Search, generator: torch
         deviation = spread.clamp(min(s.least_deviation, _WIDEST), _WIDEST)
         mean = s.momentum * mean + (1 - s.momentum) * fitted
     chosen = torch.multinomial(weight, 1, generator=generator)
-    return Plan(mean, deviation, elites[:, chosen].squeeze(1))
+    return PlannedActions(mean, deviation, elites[:, chosen].squeeze(1))
 
 
 def predicted_return(

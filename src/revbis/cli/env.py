@@ -33,9 +33,9 @@ def preview_command(
         video: Folder of videos or image sequences, to preview as a distractor too.
         out: PNG file to write; by default preview-TASK.png.
     """
-    from revbis.envs.suites import check_name, require_gymnasium
+    from revbis.envs.suites import check_task_name, require_gymnasium
 
-    check_name(task)
+    check_task_name(task)
     require_gymnasium(task)
     from revbis.envs.preview import draw_sheet, preview
 

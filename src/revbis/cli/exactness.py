@@ -155,10 +155,10 @@ def run_cells(
 
 
 def _run(cells: dict[ExactnessCell, float], out: Path, workers: int) -> None:
-    from revbis.representation.exactness import read_result, run_cell
+    from revbis.representation.exactness import read_exactness, run_cell
     from revbis.representation.exactness_report import FILES, read_results, write_report
 
-    problems = run_cells(cells, out, read_result, run_cell, workers)
+    problems = run_cells(cells, out, read_exactness, run_cell, workers)
     results = read_results(cells, out)
     write_report(results, list(cells), out, problems)
     _print(results)

@@ -38,7 +38,7 @@ def command(
         schema.integer(value, flag, 1, _MOST_PICTURES)
     schema.integer(episodes, "--episodes", 1, _MOST_EPISODES)
     schema.integer(seed, "--seed", 0)
-    from revbis.representation.neighbours import draw, find_neighbours
+    from revbis.representation.neighbours import draw_neighbours, find_neighbours
     from revbis.runs.folder import NEIGHBOURS, check_writable
     from revbis.runs.run import open_run
 
@@ -49,5 +49,7 @@ def command(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
     )
     path = out or run / NEIGHBOURS
-    draw(nearest, path, f"{config.task}, {config.method}: nearest states under the learned metric")
+    draw_neighbours(
+        nearest, path, f"{config.task}, {config.method}: nearest states under the learned metric"
+    )
     print(f"written to {path}")

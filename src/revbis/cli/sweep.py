@@ -15,7 +15,7 @@ from revbis.sweep.backend import HERE, Backend
 from revbis.sweep.grid import choose_grid
 from revbis.sweep.live import table
 from revbis.sweep.measure import NotMeasuredError
-from revbis.sweep.measure import measure as measure_speed
+from revbis.sweep.measure import measure_speed as measure_speed
 from revbis.sweep.plan import (
     Forecast,
     Plan,

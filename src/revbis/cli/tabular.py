@@ -62,7 +62,7 @@ def solve(
     from revbis.tabular import jobs
 
     names = jobs.chosen_metrics(settings.metric, level)
-    mdp, policy = jobs.load(source, settings.gamma)
+    mdp, policy = jobs.load_mdp(source, settings.gamma)
     jobs.check_origin(mdp, origin)
     rows, results, files = [], [], []
     with new_folder(out):
@@ -117,7 +117,7 @@ def values(
     target = settings.gamma if target_gamma is None else target_gamma
     schema.discount(target, "gamma" if target_gamma is None else "--target-gamma")
     names = jobs.chosen_metrics(settings.metric, level)
-    mdp, policy = jobs.load(source, settings.gamma)
+    mdp, policy = jobs.load_mdp(source, settings.gamma)
     gaps, files = [], []
     with new_folder(out):
         for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar, level):
@@ -158,7 +158,7 @@ def aggregate(source: SourceFlags, settings: Settings, eps: float = 0.1, out: Pa
 
     aggregation.check_eps(eps)
     names = jobs.chosen_metrics(settings.metric, mergeable=True)
-    mdp, policy = jobs.load(source, settings.gamma)
+    mdp, policy = jobs.load_mdp(source, settings.gamma)
     rows, files = [], []
     with new_folder(out):
         for result, _ in jobs.solve_each(names, mdp, policy, settings, solver_bar):
@@ -187,7 +187,7 @@ def bounds(source: SourceFlags, gamma: float = 0.9, c: float = 0.5, tol: float =
     from revbis.tabular import jobs
     from revbis.tabular.theorems import check_theorems
 
-    mdp, policy = jobs.load(source, gamma)
+    mdp, policy = jobs.load_mdp(source, gamma)
     with solver_bar("metrics", tol) as on_iteration:
         theorems = check_theorems(mdp, policy, gamma, c=c, tol=tol, progress=on_iteration)
     proved = [each for each in theorems if each.proved]

@@ -91,7 +91,7 @@ def _measure(
     import json
 
     from revbis.io.files import atomic_write, shown_path
-    from revbis.representation.yardsticks import measure
+    from revbis.representation.yardsticks import measure_agent
     from revbis.runs.folder import YARDSTICKS
     from revbis.runs.run import open_run_at
     from revbis.runs.seeds import Stream, episode_seeds
@@ -99,7 +99,7 @@ def _measure(
     config, agent, frames = open_run_at(folder)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
     title = f"{config.task}, {config.method}, seed {config.seed}"
-    values = measure(
+    values = measure_agent(
         config.environment,
         config.discount,
         agent,

@@ -23,8 +23,8 @@ from revbis.envs.state_noise import StateNoise
 from revbis.envs.suite import Suite
 from revbis.envs.suites import (
     SUITES,
-    check_name,
     check_task,
+    check_task_name,
     missing,
     register,
     require_gymnasium,
@@ -58,7 +58,7 @@ class EnvironmentSettings:
     state_noise_kind: Literal["gaussian", "walk"]
 
     def __post_init__(self) -> None:
-        check_name(self.task)
+        check_task_name(self.task)
         schema.validate_fields(self)
         check_strength(self.distractor, self.distractor_strength)
         if self.observation == "state":

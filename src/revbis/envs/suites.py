@@ -88,7 +88,7 @@ def missing(suite: str) -> str | None:
     return _listed_suite(suite).missing()
 
 
-def check_name(task: str) -> None:
+def check_task_name(task: str) -> None:
     """Refuses a name that no task can have.
 
     Raises:
@@ -119,7 +119,7 @@ def check_task(task: str) -> None:
         ValueError: For an unknown task.
         ModuleNotFoundError: If its simulator is not installed, with the line that installs it.
     """
-    check_name(task)
+    check_task_name(task)
     suite = suite_of(task)
     text = suite.missing()
     if text is not None:

@@ -172,7 +172,7 @@ def call_factory(name: str, arguments: Mapping[str, object], options: Mapping[st
     words = [*arguments, *(f"{key}=..." for key in options)]
     try:
         check_call("the factory", factory, words, *arguments.values(), **options)
-        return attempt("the factory", factory, *arguments.values(), **options)
+        return try_call("the factory", factory, *arguments.values(), **options)
     except ValueError as problem:
         raise ValueError(f"{name}: {problem}") from problem.__cause__
 
@@ -200,7 +200,7 @@ def check_call(
         raise ValueError(f"{name} is called with ({', '.join(words)}): {problem}") from None
 
 
-def attempt(
+def try_call(
     name: str, function: Callable[..., Any], /, *arguments: object, **options: object
 ) -> Any:
     """The function's result; whatever it raises becomes a ValueError that names it."""
@@ -223,7 +223,9 @@ def check_status(status: object) -> None:
             raise ValueError(f"status()[{name!r}] must be a finite number, got {value!r:.80}")
 
 
-def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], batch: int) -> None:
+def check_returned_tensor(
+    name: str, tensor: object, shape: tuple[int | None, ...], batch: int
+) -> None:
     """A finite tensor of this shape; None stands for any size.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from revbis.io import plugins, schema
-from revbis.io.plugins import attempt, call_factory, check_status, kind
+from revbis.io.plugins import call_factory, check_status, kind, try_call
 from revbis.objectives.base import Level, Objective, ObjectiveOutput, Transitions
 from revbis.tabular import METRICS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROWS, _OTHERS = 6, 4
 _MEMBERS = sorted(member for member in vars(Objective) if not member.startswith("_"))
-_check_tensor = partial(plugins.check_tensor, batch=_ROWS)
+_check_tensor = partial(plugins.check_returned_tensor, batch=_ROWS)
 
 
 def load_plugin(
@@ -62,14 +62,14 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     generator = torch.Generator().manual_seed(0)
     batch = _random_batch(latent_dim, action_dim, generator)
     actions = _policy_actions(objective, batch.action)
-    state = deepcopy(attempt("state_dict()", objective.state_dict))
+    state = deepcopy(try_call("state_dict()", objective.state_dict))
     _check_parameters(objective)
     _check_embeddings(objective, batch)
-    out = attempt("calling the objective", objective, *batch[:5], generator=generator, **actions)
+    out = try_call("calling the objective", objective, *batch[:5], generator=generator, **actions)
     _check_output(out, batch, bool(list(objective.coefficient_parameters())))
-    check_status(attempt("status()", objective.status))
-    attempt("load_state_dict(state_dict())", objective.load_state_dict, state)
-    if not isinstance(attempt("to(device)", objective.to, torch.device("cpu")), Objective):
+    check_status(try_call("status()", objective.status))
+    try_call("load_state_dict(state_dict())", objective.load_state_dict, state)
+    if not isinstance(try_call("to(device)", objective.to, torch.device("cpu")), Objective):
         raise ValueError("to(device) must return the objective")
     return objective
 
@@ -98,7 +98,7 @@ def _check_parameters(objective: Objective) -> None:
     }
     seen: set[nn.Parameter] = set()
     for name, function in kinds.items():
-        parameters = attempt(name, lambda function=function: list(function()))
+        parameters = try_call(name, lambda function=function: list(function()))
         for parameter in parameters:
             if not isinstance(parameter, nn.Parameter) or not parameter.requires_grad:
                 raise ValueError(
@@ -112,14 +112,14 @@ def _check_parameters(objective: Objective) -> None:
 @torch.no_grad()
 def _check_embeddings(objective: Objective, batch: Transitions) -> None:
     rows, width = batch.z.shape
-    scaled = attempt("scale(z)", objective.scale, batch.z)
+    scaled = try_call("scale(z)", objective.scale, batch.z)
     _check_tensor("scale(z)", scaled, (rows, width))
-    embedding = attempt("embed(z, action)", objective.embed, batch.z, batch.action)
+    embedding = try_call("embed(z, action)", objective.embed, batch.z, batch.action)
     _check_tensor("embed(z, action)", embedding, (rows, None))
     for x in (scaled, embedding):
-        distances = attempt("distance(x, y)", objective.distance, x, x[:_OTHERS])
+        distances = try_call("distance(x, y)", objective.distance, x, x[:_OTHERS])
         _check_tensor("distance(x, y)", distances, (rows, _OTHERS))
-        pairs = attempt("distance(x, y, rowwise=True)", objective.distance, x, x, rowwise=True)
+        pairs = try_call("distance(x, y, rowwise=True)", objective.distance, x, x, rowwise=True)
         _check_tensor("distance(x, y, rowwise=True)", pairs, (rows,))
 
 
@@ -143,5 +143,5 @@ def _check_output(out: object, batch: Transitions, has_coefficient: bool) -> Non
     if out.prediction is not None:
         permuted = isinstance(out.prediction, Tensor) and out.prediction.ndim == 1
         _check_tensor("prediction", out.prediction, (rows,) if permuted else (rows, rows))
-    for name, value in attempt("metrics", lambda: out.metrics).items():
+    for name, value in try_call("metrics", lambda: out.metrics).items():
         _check_tensor(f"metrics[{name!r}]", value, ())

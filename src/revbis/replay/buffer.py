@@ -20,7 +20,7 @@ from revbis.replay.storage import (
     Ring,
     StartQueue,
     Storage,
-    check_state,
+    check_replay_state,
     find_starts,
 )
 
@@ -313,7 +313,7 @@ class Replay:
         Raises:
             ValueError: If settings differ or records are missing; the buffer is then empty.
         """
-        check_state(state, self._settings())
+        check_replay_state(state, self._settings())
         self.written, self.running = 0, False
         self._starts.replace(np.empty(0, np.int64))
         self._sequences.clear()

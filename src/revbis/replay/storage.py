@@ -268,7 +268,7 @@ def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
 FORMAT = 1
 
 
-def check_state(state: dict[str, Any], own: dict[str, Any]) -> None:
+def check_replay_state(state: dict[str, Any], own: dict[str, Any]) -> None:
     """Refuses what state() of a buffer with these settings did not return.
 
     Raises:

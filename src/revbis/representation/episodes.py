@@ -109,7 +109,7 @@ class CleanEpisode:
         return len(self.rewards)
 
 
-def collect(
+def collect_episodes(
     environment: Mapping[str, Any],
     agent: Agent,
     seeds: Iterable[int],

@@ -34,10 +34,10 @@ from revbis.representation.problems import (
     Problem,
     Whose,
     build,
-    collect,
+    collect_dataset,
     exact_distances,
-    observe,
-    value_gaps,
+    exact_value_gaps,
+    observe_states,
 )
 from revbis.tabular.readers import read_npz
 
@@ -136,7 +136,7 @@ class Training:
         torch.manual_seed(seed)
         self.problem, self.method, self.settings = problem, method, settings
         self.generator = torch.Generator().manual_seed(seed)
-        self.data = collect(problem, settings.transitions, np.random.default_rng(seed))
+        self.data = collect_dataset(problem, settings.transitions, np.random.default_rng(seed))
         self.encoder = StateEncoder(tuple(problem.images.shape[1:]), settings.latent_dim)
         self.objective = make(method, problem.mdp.n_actions, settings)
         self._observed: tuple[Tensor, Tensor] | None = None
@@ -197,7 +197,7 @@ class Training:
         return self.encoder(self._observed[0][rows]), next_z
 
     def _observe(self, states: Tensor) -> Tensor:
-        return observe(self.problem.images, states, self.problem.pixel_noise, self.generator)
+        return observe_states(self.problem.images, states, self.problem.pixel_noise, self.generator)
 
     def _draw(self, name: str, rows: Tensor) -> Tensor:
         """Actions of the target policy, one-hot: at the states, or at the next ones."""
@@ -282,7 +282,7 @@ def measure(
 
         def exact(whose: Whose, level: str = level) -> tuple[Array, Array]:
             solved = exact_distances(problem, whose, objective.metric, level, settings.gamma, c)
-            return solved, value_gaps(problem, whose, level, settings.gamma)
+            return solved, exact_value_gaps(problem, whose, level, settings.gamma)
 
         wanted = exact("target")
         others = agreement(unit * learned, *exact("behaviour")) if problem.off_policy else None
@@ -321,7 +321,7 @@ def _distances(training: Training, seed: int) -> dict[str, Array]:
     total: dict[str, Array] = {}
     for _ in range(_RENDERINGS):
         x, y = (
-            training.encoder(observe(problem.images, every, problem.pixel_noise, generator))
+            training.encoder(observe_states(problem.images, every, problem.pixel_noise, generator))
             for _ in range(2)
         )
         for level, distances in _all_pairs(training, x, y).items():
@@ -355,7 +355,7 @@ def _denoising(training: Training, seed: int) -> float | None:
     generator = torch.Generator().manual_seed(seed)
     count = problem.mdp.n_states
     states = torch.arange(count).repeat(1 + _POSITIVES)
-    seen = observe(problem.images, states, problem.pixel_noise, generator)
+    seen = observe_states(problem.images, states, problem.pixel_noise, generator)
     z = training.objective.scale(training.encoder(seen)).reshape(1 + _POSITIVES, count, -1)
     others = draw_others(_POSITIVES, count, generator)
     negatives = z[1:][torch.arange(_POSITIVES)[:, None], others]
@@ -476,7 +476,7 @@ def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) ->
     write_cell(cell, out, row)
 
 
-def read_result(cell: ExactnessCell, out: Path) -> Record | None:
+def read_exactness(cell: ExactnessCell, out: Path) -> Record | None:
     """The result of a cell, None if there is none; one that cannot be read counts as none."""
     row = read_cell(cell, out)
     try:

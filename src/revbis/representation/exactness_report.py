@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from revbis import __version__
 from revbis.io.files import atomic_write
 from revbis.io.statistics import Interval, mean_interval
-from revbis.representation.exactness import read_dots, read_result
+from revbis.representation.exactness import read_dots, read_exactness
 from revbis.representation.problems import SCENARIOS
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def read_results(cells: Iterable[ExactnessCell], out: Path) -> Results:
         ValueError: If there is none.
     """
     order = {name: place for place, name in enumerate(SCENARIOS)}
-    rows = [row for cell in cells if (row := read_result(cell, out)) is not None]
+    rows = [row for cell in cells if (row := read_exactness(cell, out)) is not None]
     if not rows:
         raise ValueError(f"there are no results in {out}")
     rows.sort(key=lambda row: (order[row["scenario"]], row["method"], row["seed"]))
@@ -337,7 +337,7 @@ def write_report(
         if cell.seed == 0
         and cell.method in drawn
         and cell.scenario in results.scenarios[:_MOST_ROWS]
-        and read_result(cell, out) is not None
+        and read_exactness(cell, out) is not None
         and (pairs := read_dots(cell, out))
     }
     pictures = [overview]

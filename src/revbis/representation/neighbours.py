@@ -91,7 +91,7 @@ def find_neighbours(
     )
 
 
-def draw(neighbours: Neighbours, path: Path, title: str) -> None:
+def draw_neighbours(neighbours: Neighbours, path: Path, title: str) -> None:
     """Writes the picture: a row per query, with its neighbours and their distances."""
     from matplotlib.figure import Figure
 

@@ -24,7 +24,7 @@ from revbis.representation.cells import (
     stored_keys,
     write_cell,
 )
-from revbis.representation.episodes import collect
+from revbis.representation.episodes import collect_episodes
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
 from revbis.runs.folder import CHECKPOINTS, MANIFEST
@@ -52,7 +52,7 @@ _REPORT_EVERY = 10  # steps
 _WITH_POLICY = 0.4  # how much longer a step takes with a pass of the actor
 
 
-class Source:
+class ReplaySource:
     """A run at its newest checkpoint.
 
     Args:
@@ -129,7 +129,7 @@ class Source:
         if (episodes, seed) not in self._pools:
             environment = self.config.environment
             seeds = episode_seeds(seed, Stream.YARDSTICKS, episodes)
-            clean = collect(environment, self._agent, seeds, played)
+            clean = collect_episodes(environment, self._agent, seeds, played)
             self._pools[episodes, seed] = Pool(environment, self.config.discount, clean, seed)
         return self._pools[episodes, seed]
 
@@ -145,13 +145,13 @@ class Source:
 
 
 @lru_cache(maxsize=1)  # the cells of a process share theirs
-def source_of(folder: Path, identity: str) -> Source:
+def source_of(folder: Path, identity: str) -> ReplaySource:
     """The run at the checkpoint with this identity.
 
     Raises:
         ValueError: If the run has another one by now.
     """
-    source = Source(folder)
+    source = ReplaySource(folder)
     if source.identity != identity:
         raise ValueError(f"{folder} has a newer checkpoint by now; repeat the command to use that")
     return source
@@ -185,7 +185,7 @@ class OfflineTraining:
         ValueError: If the objective cannot be made, or needs what the run does not have.
     """
 
-    def __init__(self, source: Source, method: str, seed: int) -> None:
+    def __init__(self, source: ReplaySource, method: str, seed: int) -> None:
         self._source, self._settings = source, settings_of(source.config, method)
         shape, actions = source.observation_shape, source.action_size
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
@@ -340,7 +340,7 @@ def plan(
         ValueError: If the run has no replay buffer to train on, or an objective cannot be made;
             before time is spent on others.
     """
-    source = Source(run)
+    source = ReplaySource(run)
     source.replay(0, one_step=False)
     cost, left_out = {}, []
     for method in dict.fromkeys(methods or OBJECTIVES):

@@ -46,7 +46,9 @@ def random_images(count: int, seed: int) -> Tensor:
     return torch.rand(count, 3, _SIDE, _SIDE, generator=generator)
 
 
-def observe(images: Tensor, states: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+def observe_states(
+    images: Tensor, states: Tensor, noise: float, generator: torch.Generator
+) -> Tensor:
     """Observations of states as bytes, [N, C, H, W]: every pixel with Gaussian noise of its own.
 
     Args:
@@ -123,7 +125,7 @@ class Dataset:
     s2: Tensor
 
 
-def collect(problem: Problem, count: int, generator: np.random.Generator) -> Dataset:
+def collect_dataset(problem: Problem, count: int, generator: np.random.Generator) -> Dataset:
     """Transitions from uniformly drawn states under the behaviour policy."""
     mdp = problem.mdp
     s = generator.integers(mdp.n_states, size=count)
@@ -279,7 +281,7 @@ def exact_distances(
 
 
 @cache
-def value_gaps(problem: Problem, whose: Whose, level: str, gamma: float) -> Array:
+def exact_value_gaps(problem: Problem, whose: Whose, level: str, gamma: float) -> Array:
     """|V(s) − V(t)| of a policy, or |Q(x) − Q(y)| between state-action pairs, (n, n)."""
     value = policy_value(problem.mdp, getattr(problem, whose), gamma)
     if level == "state_action":

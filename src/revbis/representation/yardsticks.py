@@ -13,7 +13,7 @@ from revbis.objectives.base import effective_rank
 from revbis.representation.episodes import (
     CleanEpisode,
     Disturbance,
-    collect,
+    collect_episodes,
     feature_count,
     observations,
 )
@@ -126,7 +126,7 @@ class Pool:
         """Denoising factors of each embedding: all noise of training, and all of evaluation."""
         generator = np.random.default_rng(self._seed + 1)
         factors: dict[str, dict[str, float]] = {name: {} for name in seen}
-        for measure, split in (("denoising_id", "train"), ("denoising_ood", "eval")):
+        for measure_agent, split in (("denoising_id", "train"), ("denoising_ood", "eval")):
             disturbance = self._disturbance(split)
             if split == "eval":
                 anchors = {name: z[self._anchors] for name, z in seen.items()}
@@ -136,7 +136,7 @@ class Pool:
             for name, z in anchors.items():
                 positives = torch.stack([draw[name] for draw in draws])
                 others = draw_others(_DRAWS, len(z), torch.Generator().manual_seed(self._seed))
-                factors[name][measure] = denoising_factor(z, positives, z[others])
+                factors[name][measure_agent] = denoising_factor(z, positives, z[others])
         return factors
 
     def _redrawn(
@@ -156,7 +156,7 @@ class Pool:
         return Disturbance(self._environment, feature_count(self._episodes[0]), split)
 
 
-def measure(
+def measure_agent(
     environment: Mapping[str, Any],
     discount: float,
     agent: Agent,
@@ -178,7 +178,7 @@ def measure(
     Raises:
         ValueError: If there are fewer than 2 seeds, or an embedding is not finite.
     """
-    episodes = collect(environment, agent, seeds, played)
+    episodes = collect_episodes(environment, agent, seeds, played)
     pool = Pool(environment, discount, episodes, seeds[0] if seeds else 0)
 
     def distance(name: str, z: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ from revbis.runs.folder import (
 )
 from revbis.runs.presets import command_line
 from revbis.runs.records import Records
-from revbis.runs.trainer import Trainer, make_agent, resolve_device
+from revbis.runs.trainer import Trainer, build_agent, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -266,7 +266,7 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
         raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
     frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
-    agent = make_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
+    agent = build_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
     env.close()
     try:
         agent.load_state_dict(state)

@@ -96,7 +96,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
     )
 
 
-def make_agent(config: Config, env: TaskEnv, device: str) -> Agent:
+def build_agent(config: Config, env: TaskEnv, device: str) -> Agent:
     """The agent of a run, untrained."""
     return agents.make_agent(
         config.method,
@@ -158,7 +158,7 @@ class Trainer:
             for split in config.splits
         }
         self.replay = make_replay(config, self.env)
-        self.agent = make_agent(config, self.env, device)
+        self.agent = build_agent(config, self.env, device)
         self.progress, self.clock = Progress(), Clock()
         self._episode: RunningEpisode | None = None
         self._last_return: float | None = None
@@ -417,13 +417,13 @@ class Trainer:
 
     def _yardsticks(self) -> dict[str, Any]:
         """The yardsticks, always on the same episodes, whatever the agent."""
-        from revbis.representation.yardsticks import LEAST_EPISODES, measure
+        from revbis.representation.yardsticks import LEAST_EPISODES, measure_agent
 
         config = self.config
         episodes = max(config.eval_episodes, LEAST_EPISODES)
         seeds = episode_seeds(config.seed, Stream.YARDSTICKS, episodes)
         with self.clock.phase("yardsticks"):
-            values = measure(config.environment, config.discount, self.agent, seeds)
+            values = measure_agent(config.environment, config.discount, self.agent, seeds)
         return {"yardsticks": values}
 
     def _log(self) -> None:

@@ -37,7 +37,7 @@ class NotMeasuredError(RuntimeError):
     """The speed could not be measured; the message says why."""
 
 
-def measure(config: Config, seconds: float = SECONDS) -> Speed:
+def measure_speed(config: Config, seconds: float = SECONDS) -> Speed:
     """The speed of a run on this machine.
 
     Large batches are not tried: their time follows from that of smaller ones.
@@ -52,13 +52,13 @@ def measure(config: Config, seconds: float = SECONDS) -> Speed:
         reason = next((line for line in reversed(errors) if line.strip()), "no message")
     except subprocess.TimeoutExpired as late:
         printed, reason = late.stdout or b"", f"{seconds:.0f} s are too short on this machine now"
-    speed = parse(printed.decode(errors="replace"))
+    speed = parse_speed(printed.decode(errors="replace"))
     if speed is None:
         raise NotMeasuredError(f"the speed could not be measured: {reason.strip()}")
     return speed
 
 
-def parse(printed: str) -> Speed | None:
+def parse_speed(printed: str) -> Speed | None:
     """The speed in what the process printed; None if a part of it is missing."""
     parts: dict[str, Any] = {}
     for line in printed.splitlines():
@@ -148,7 +148,7 @@ def main() -> None:
     config = Config.from_dict(json.loads(sys.argv[1]))
     runtime.prepare(config.threads)
     from revbis.envs import make_env
-    from revbis.runs.trainer import make_agent, make_replay, resolve_device
+    from revbis.runs.trainer import build_agent, make_replay, resolve_device
 
     env = make_env(**config.environment, seed=0)
     horizon = env.simulation.horizon
@@ -163,13 +163,13 @@ def main() -> None:
         _add_episode(replay, env, least)
     config = replace(config, agent=config.agent.for_inference())  # compiling takes too long
     device = resolve_device(config.device)
-    agent = make_agent(config, env, device)
+    agent = build_agent(config, env, device)
     observation, _ = env.reset(seed=0)
     last = max(config.frames // config.action_repeat, config.agent.explore_steps)  # longest plans
     _send(act=_measure(lambda: agent.act(observation, last, explore=True), _ACTS))
     times: dict[int, float] = {}
     for batch in batches(config):
-        agent = make_agent(config.with_settings(batch_size=batch), env, device)
+        agent = build_agent(config.with_settings(batch_size=batch), env, device)
 
         def update(agent: Agent = agent) -> float:
             metrics = agent.update(replay, config.agent.explore_steps)

@@ -30,7 +30,7 @@ def gather(problem: TransportProblem, tol: float, on_iteration: OnIteration) -> 
     return _sweeps(problem, successor, d, tol, on_iteration)
 
 
-def memory_needed(problem: TransportProblem) -> int:
+def gather_memory(problem: TransportProblem) -> int:
     """Bytes that `gather` needs: distances; for bisimulation also choices, marks, a stack."""
     return (8 + 2 + 1 + 4) * problem.n**2
 

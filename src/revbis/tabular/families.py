@@ -11,7 +11,7 @@ from revbis.io.machine import available_bytes
 from revbis.tabular import deterministic, linear, wasserstein
 from revbis.tabular.linear import LinearProblem
 from revbis.tabular.operators import Chain
-from revbis.tabular.registry import OnIteration, Problem, Solution, Solver
+from revbis.tabular.registry import FixedPointProblem, OnIteration, Solution, Solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _FEW_REWARDS = 32
 _SMALL = 300  # dense doubling beats everything below this many states
 
 
-def _matrices(count: int) -> Callable[[Problem], int]:
+def _matrices(count: int) -> Callable[[FixedPointProblem], int]:
     """Bytes of so many (n, n) arrays."""
     return lambda problem: count * 8 * problem.n**2
 
@@ -121,7 +121,7 @@ CHAIN_DOUBLING = Solver(
     "pointer_doubling", _pointer_doubling, _matrices(2), lambda problem: problem.is_deterministic
 )
 GATHER = replace(
-    CHAIN_DOUBLING, name="gather", run=deterministic.gather, memory=deterministic.memory_needed
+    CHAIN_DOUBLING, name="gather", run=deterministic.gather, memory=deterministic.gather_memory
 )
 
 

@@ -19,7 +19,7 @@ from revbis.io.files import atomic_file, atomic_write
 from revbis.tabular import examples
 from revbis.tabular.aggregation import Aggregation, class_value, value_loss
 from revbis.tabular.mdp import FiniteMDP, as_policy
-from revbis.tabular.pictures import draw, draw_classes
+from revbis.tabular.pictures import draw_classes, draw_metric
 from revbis.tabular.readers import read_npy, read_npz
 from revbis.tabular.registry import ALL, METRICS, OnIteration
 from revbis.tabular.settings import SolveSettings, Source, digits, name_of_file
@@ -47,7 +47,7 @@ _EXAMPLES_WITH = {
 }
 
 
-def load(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
+def load_mdp(source: Source, gamma: float) -> tuple[FiniteMDP, Array]:
     """The MDP and the policy; the optimal policy is that for `gamma`.
 
     Raises:
@@ -273,7 +273,7 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
         rows = ([label, *_exact(row)] for label, row in zip(labels, matrix, strict=True))
         _write_csv(_with(path, ".csv"), ["", *labels], rows)
         endings.append(".csv")
-    draw(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
+    draw_metric(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
     return [*endings, ".png"]
 
 

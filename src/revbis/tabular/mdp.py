@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from revbis.io import schema
 from revbis.io.files import atomic_file
 from revbis.io.machine import ensure_fits
-from revbis.tabular.readers import grid_of, make, read_npz, read_table
+from revbis.tabular.readers import grid_of, make_toy_text, read_npz, read_table
 
 if TYPE_CHECKING:
     import os
@@ -284,7 +284,7 @@ class FiniteMDP:
                 (probability, next_state, reward, terminated), or its id.
         """
         if isinstance(env, str):
-            env = make(env)
+            env = make_toy_text(env)
         env = getattr(env, "unwrapped", env)
         P, R = read_table(env)
         return cls(P, R, grid=grid_of(env, len(R)))

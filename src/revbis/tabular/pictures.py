@@ -34,7 +34,7 @@ _MOST_DOTS = 5000
 _NUMBERS_UP_TO = 12
 
 
-def draw(result: MetricResult, value: Array, origin: int, path: Path, name: str) -> None:
+def draw_metric(result: MetricResult, value: Array, origin: int, path: Path, name: str) -> None:
     """Draws one metric: heat map, embedding, and for grids a map of the distances from `origin`.
 
     The value of each state (or pair), (n,), colours the embedding.

@@ -118,7 +118,7 @@ def _header(member: IO[bytes]) -> Header | None:
     return shape, dtype
 
 
-def make(name: str) -> Any:
+def make_toy_text(name: str) -> Any:
     """The Gymnasium environment with that id."""
     try:
         import gymnasium

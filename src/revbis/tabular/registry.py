@@ -36,7 +36,7 @@ OnIteration = Callable[[int, float], None]
 """Called as on_iteration(iteration, error_bound) while a solver runs."""
 
 
-class Problem(Protocol):
+class FixedPointProblem(Protocol):
     """A fixed-point problem d = T d, as far as certificates need to know it.
 
     T must be monotone, and T(d + κ) = T d + λκ for constants κ, with λ the `discount`. Pairs that
@@ -65,7 +65,7 @@ class Solution:
     factors: tuple[Array, Array] | None = None
 
 
-P = TypeVar("P", bound=Problem)
+P = TypeVar("P", bound=FixedPointProblem)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from revbis.io.machine import ensure_fits
 from revbis.tabular.mdp import FiniteMDP, as_mdp, as_policy
 from revbis.tabular.registry import (
     LEVELS,
+    FixedPointProblem,
     Metric,
     OnIteration,
     P,
-    Problem,
     Solution,
     Solver,
     find_metric,
@@ -120,9 +120,9 @@ def _coefficient(c: float | Sequence[float] | None) -> float | tuple[float, ...]
     return values
 
 
-def make_problem(query: Query) -> Problem:
+def make_problem(query: Query) -> FixedPointProblem:
     """The fixed-point problem of a metric; a result repeats the query that it answers."""
-    problem: Problem = find_metric(query.metric).problem(query)
+    problem: FixedPointProblem = find_metric(query.metric).problem(query)
     return problem
 
 

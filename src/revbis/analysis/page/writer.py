@@ -107,10 +107,10 @@ def _record(config: Config, agent: Any, path: Path) -> None:
 
 
 def _draw(config: Config, agent: Any, path: Path) -> None:
-    from revbis.representation.neighbours import draw, find_neighbours
+    from revbis.representation.neighbours import draw_neighbours, find_neighbours
 
     nearest = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
-    draw(nearest, path, f"{config.task}, {config.method}")
+    draw_neighbours(nearest, path, f"{config.task}, {config.method}")
 
 
 def _newest_checkpoint(folder: Path) -> float:
