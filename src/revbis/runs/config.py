@@ -17,6 +17,7 @@ import tyro
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
 from revbis.io import schema
+from revbis.io.files import shown_path
 from revbis.io.schema import (
     ActionRepeat,
     Count,
@@ -229,15 +230,16 @@ class Config(RunSettings):
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            what = "is not a run: it has no " + path.name
+            there = path.parent.exists()
+            what = f"is not a run: it has no {path.name}" if there else "does not exist"
             raise ValueError(
-                f"{path.parent} {what if path.parent.exists() else 'does not exist'}; pass a run's "
-                "folder, such as runs/cpu/TASK/METHOD/seed-1"
+                f"{shown_path(path.parent)} {what}; pass a run's folder, such as "
+                "runs/cpu/TASK/METHOD/seed-1"
             ) from None
         try:
             return cls.from_json(content)
         except ValueError as problem:
-            raise ValueError(f"{path} is {problem}") from None
+            raise ValueError(f"{shown_path(path)} is {problem}") from None
 
 
 @dataclass(frozen=True)
