@@ -63,6 +63,17 @@ def test_finished_cells_are_reused(tmp_path: Path, capsys, monkeypatch) -> None:
     assert (tmp_path / "exactness.csv").read_bytes() == first
 
 
+def test_another_learning_rate_is_another_result(tmp_path: Path, capsys) -> None:
+    words = ["exactness", "--methods", "simsr", "--scenarios", "rooms", "--seeds", "1", *SMALL]
+    main([*words, "--out", str(tmp_path)])
+    (one,) = rows_of(tmp_path)
+    main([*words, "--learning-rate", "0.003", "--out", str(tmp_path)])
+    assert rows_of(tmp_path) == [one]
+    main([*words, "--learning-rate", "0.01", "--out", str(tmp_path)])
+    assert rows_of(tmp_path)[0]["phi_spearman"] != one["phi_spearman"]
+    assert "--learning-rate must be" in fails(capsys, *words, "--learning-rate", "0")
+
+
 def test_quick_is_one_seed_of_two_scenarios(tmp_path: Path) -> None:
     main(["exactness", "--quick", "--methods", "simsr", *SMALL, "--out", str(tmp_path)])
     cells = [(row["scenario"], row["seed"]) for row in rows_of(tmp_path)]

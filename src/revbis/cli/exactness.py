@@ -39,6 +39,7 @@ def command(
     size: int = 9,
     gamma: float = 0.9,
     normalisation: Literal["own", "on", "off"] = "own",
+    learning_rate: float = 3e-3,
     workers: int | None = None,
     out: Path = Path("revbis-exactness"),
 ) -> None:
@@ -69,6 +70,7 @@ def command(
         size: Side of the grids.
         gamma: Discount factor.
         normalisation: Scale embeddings to length 1: on, off, or each objective's own default.
+        learning_rate: Of the encoder and the objective's heads; it falls to 0 in equal steps.
         workers: Number of processes; one for each core by default.
         out: Folder for the results.
     """
@@ -83,6 +85,7 @@ def command(
             f"--size must be at most {_LARGEST}, got {size}: distances of all pairs are compared"
         )
     schema.discount(gamma, "--gamma")
+    schema.positive(learning_rate, "--learning-rate")
     runtime.prepare(1)  # the networks are too small to gain from more threads
     from revbis.representation.exactness import ExactnessSettings, plan
     from revbis.representation.problems import SCENARIOS
@@ -92,7 +95,10 @@ def command(
         schema.choice(name, SCENARIOS, "--scenarios")
     chosen = scenarios or (_QUICK_SCENARIOS if quick else tuple(SCENARIOS))
     settings = ExactnessSettings(
-        gamma=gamma, steps=steps, normalisation=_NORMALISATION[normalisation]
+        gamma=gamma,
+        steps=steps,
+        normalisation=_NORMALISATION[normalisation],
+        learning_rate=learning_rate,
     )
     cells = plan(chosen, (*methods, *objective) or tuple(OBJECTIVES), seeds, size, settings)
     _run(cells, out, workers or usable_cores())
