@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from revbis.io import schema
 from revbis.runs.config import Config
@@ -201,3 +202,12 @@ def test_a_reason_is_one_line():
     assert schema.reason(KeyError("networks")) == "KeyError: 'networks'"
     assert schema.reason(ValueError()) == "ValueError"
     assert len(schema.reason(ValueError("x" * 1000))) == 300
+
+
+def test_zero_is_not_above_zero_where_denormals_are_flushed() -> None:
+    torch.set_flush_denormal(True)
+    try:
+        with pytest.raises(ValueError, match="it must be above 0, got 0"):
+            schema.positive(0.0, "it")
+    finally:
+        torch.set_flush_denormal(False)

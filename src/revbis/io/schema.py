@@ -58,10 +58,12 @@ Shift = Annotated[int, Meta(ge=0, le=4096)]
 NoiseCount = Annotated[int, Meta(ge=0, le=10_000)]
 Strength = Annotated[float, Meta(ge=0.001, le=1)]  # weaker noise would round to none
 # Other numbers. A description replaces the limits in messages.
-Above = Annotated[float, Meta(gt=0, le=1e12)]
+# msgspec takes > 0 as at least the least denormal number, which is 0 where denormals are flushed.
+_LEAST = 1e-300
+Above = Annotated[float, Meta(ge=_LEAST, le=1e12)]
 AboveOrZero = Annotated[float, Meta(ge=0, le=1e12)]
-Share = Annotated[float, Meta(gt=0, le=1)]
-Fraction = Annotated[float, Meta(gt=0, lt=1)]
+Share = Annotated[float, Meta(ge=_LEAST, le=1)]
+Fraction = Annotated[float, Meta(ge=_LEAST, lt=1)]
 Discount = Annotated[float, Meta(ge=0, lt=1, description="in [0, 1)")]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 
@@ -359,7 +361,9 @@ def _message(value: object, kind: object, name: str, problem: Exception) -> str:
     if (own := _description(kind)) and text.startswith("Expected `float` "):
         return f"{place} must be {own}, got {shown(part)}"
     if limit := re.fullmatch(r"Expected `\w+` (>=|>|<=|<) (.+)", text):
-        return f"{place} must be {_RELATIONS[limit[1]]} {float(limit[2]):,.15g}, got {shown(part)}"
+        number = float(limit[2])
+        bound = "above 0" if number == _LEAST else f"{_RELATIONS[limit[1]]} {number:,.15g}"
+        return f"{place} must be {bound}, got {shown(part)}"
     if expected := re.match(r"Expected `([^`]+)`, got", text):
         if "int" in expected[1].split(" | ") and _is_too_large(part):  # to msgspec not an int
             return f"{place} must be at most {_most(kind):,}, got {shown(part)}"
