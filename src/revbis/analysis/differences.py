@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import stats
@@ -18,13 +19,22 @@ from revbis.analysis.scores import (
     short_name,
 )
 from revbis.analysis.study import as_study
-from revbis.analysis.tables import INTERVALS, Column, Table, TableCell, decimals
+from revbis.analysis.tables import (
+    INTERVALS,
+    TESTED,
+    Column,
+    Table,
+    TableCell,
+    decimals,
+    family_note,
+    interval_cell,
+)
 from revbis.io import schema
 
 if TYPE_CHECKING:
     from revbis.analysis.study import Study
 
-_COLUMNS = ("difference", "p", "pairs", "left out")
+_COLUMNS = ("difference", "p", "p, Holm", "pairs", "left out")
 
 
 class Difference(NamedTuple):
@@ -85,7 +95,7 @@ def differences(
         study: The runs.
         baseline: One of the study's labels.
         budget: In frames; by default for each task as `scores.budgets` says.
-        seed: Of the generator of bootstrap and test.
+        seed: Of the test's generator.
 
     Raises:
         ValueError: If the baseline is not in the study, with what is.
@@ -109,8 +119,6 @@ def differences(
                 rows.append(Difference(label, task, of, gaps))
             else:
                 notes.append(f"{name}, {label}: no seed in common with {baseline}")
-    if any(len(row.gaps) == 1 for row in rows):
-        notes.append("A task with one pair adds no width to an interval")
     return Differences(baseline, tuple(rows), tuple(notes))
 
 
@@ -122,25 +130,28 @@ def difference_table(compared: Differences) -> Table:
     """
     refuse_nothing(compared)
     rows, records = [], []
-    for row in compared.rows:
+    corrected = stats.holm([row.of.p_value for row in compared.rows])
+    for row, holm in zip(compared.rows, corrected, strict=True):
         of = row.of
         factor = 100.0 if row.unit == "success" else 1.0
-        value, low, high = (factor * number for number in of[:3])
-        digits = decimals([value, low, high])
-        text = f"{value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-        cells = (text, f"{of.p_value:.2g}", str(of.pairs), str(of.unpaired))
+        ends = [factor * number for number in of[:3]]
+        digits = decimals([number for number in ends if not math.isnan(number)])
+        texts = (f"{of.p_value:.2g}", f"{holm:.2g}", str(of.pairs), str(of.unpaired))
+        cells = (interval_cell(ends, of.fewest, f"+.{digits}f"), *map(TableCell, texts))
         unit = "success, %" if row.unit == "success" else row.unit
-        rows.append((f"{row.label}, {row.place} ({unit})", tuple(map(TableCell, cells))))
+        rows.append((f"{row.label}, {row.place} ({unit})", cells))
         about = {"method": row.label, "other": compared.baseline, "task": row.task or "all"}
-        records.append(about | {"unit": row.unit} | of._asdict())
+        records.append(about | {"unit": row.unit} | of._asdict() | {"p_holm": holm})
     caption = (
         f"Final scores minus those of {compared.baseline}, seed by seed: mean difference over the "
-        f"seeds that both have, with {INTERVALS}. p: sign-flip test of the difference, at "
-        "least 2/2^N with N pairs; not corrected for the number of comparisons. Left out: runs "
-        "whose seed only one of the two has."
+        f"seeds that both have, with {INTERVALS}, over other seeds of these tasks. {TESTED}. "
+        "Left out: runs whose seed only one of the two has."
     )
     columns = tuple(Column(name, "measured") for name in _COLUMNS)
-    notes = tuple(f"{note}." for note in compared.notes)
+    notes = (
+        family_note(len(rows), f"comparisons with {compared.baseline}"),
+        *(f"{note}." for note in compared.notes),
+    )
     return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
 
 

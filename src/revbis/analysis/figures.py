@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +28,7 @@ from revbis.analysis.scores import (
 )
 from revbis.analysis.study import RunGroup, Study, as_study
 from revbis.io.files import atomic_file
-from revbis.io.statistics import RESAMPLES, mean_interval
+from revbis.io.statistics import LEAST, mean_interval, no_interval
 from revbis.representation import MEASURES
 
 if TYPE_CHECKING:
@@ -163,9 +164,10 @@ def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> 
 
 
 def draw_interval(panel: Axes, row: int, ends: Sequence[Any], look: Look) -> None:
-    """A bar from low to high with a mark at the value."""
+    """A bar from low to high, where there is an interval, with a mark at the value."""
     value, low, high = map(float, ends)
-    panel.barh(row, high - low, left=low, height=0.55, color=look.colour, alpha=0.45, lw=0)
+    if not math.isnan(low):
+        panel.barh(row, high - low, left=low, height=0.55, color=look.colour, alpha=0.45, lw=0)
     panel.plot([value, value], [row - 0.275, row + 0.275], color=look.colour, lw=2)
 
 
@@ -277,7 +279,7 @@ def coefficients(study: Study) -> Figure:
 
 
 def ablation(study: Study, budget: int | None = None, seed: int = 0) -> Figure:
-    """Best score within the budget: IQM over seeds with its 95% stratified bootstrap interval.
+    """Best score within the budget: IQM over seeds with its 95% interval, that of `stats.interval`.
 
     A panel for each task and, where tasks can be pooled, one of all, normalised.
 
@@ -420,8 +422,9 @@ def _forest_caption(compared: Differences) -> str:
     counted = _counted([(row.of.pairs, row.label, row.place) for row in tasks])
     parts = [
         f"Final scores minus those of {compared.baseline}, right of 0 is better: mean over seeds "
-        f"that both have ({counted}; dots) with its 95% stratified bootstrap interval "
-        f"({RESAMPLES:,} resamples).",
+        f"that both have ({counted}; dots)"
+        + _with_interval([row.of.fewest for row in compared.rows], "Student's t")
+        + ".",
         f"Left out, as only one of the two has their seed: {compared.unpaired} runs."
         if compared.unpaired
         else "",
@@ -439,11 +442,10 @@ def _ablation_caption(
         budget = f"{next(iter(at.values())):,}"
     parts = [
         f"Best evaluation within {budget} frames: interquartile mean over seeds "
-        f"({_counted(seeds)}; dots) with its 95% stratified bootstrap interval "
-        f"({RESAMPLES:,} resamples). Not smoothed."
+        f"({_counted(seeds)}; dots)"
+        + _with_interval([n for n, *_ in seeds], "Student's t with a bootstrap's standard error")
+        + ". Not smoothed."
     ]
-    if any(len(scores.seeds) == 1 for _, scores in best):
-        parts.append("One seed has no interval.")
     parts += [of_all] if of_all else []
     parts += [
         f"{short_name(group.task)}, {group.label}: only {scores.frames:,} frames."
@@ -480,6 +482,15 @@ def _counted(counts: Sequence[tuple[int, str, str]]) -> str:
     return f"n = {usual}" + (f", but {', '.join(others)}" if others else "")
 
 
+def _with_interval(seeds: Sequence[int], law: str) -> str:
+    """What a caption says about intervals: their law, or why some or all are missing."""
+    few = sorted({n for n in seeds if n < LEAST})
+    missing = "; ".join(map(no_interval, few))
+    if len(few) == len(set(seeds)):
+        return f"; {missing}"
+    return f" with its 95% interval ({law})" + (f"; {missing}" if missing else "")
+
+
 def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     """What may not be compared, and what is still running."""
     remarks = [
@@ -494,10 +505,6 @@ def _remarks(groups: Sequence[RunGroup]) -> list[str]:
 
 _LOOK = Look("#0072B2", "-", "o")
 _SHOWN = ("denoising_ood", "state_r2", "value")
-_CAPTION = (
-    "Embeddings φ of encoders trained by the objective alone, right is better: mean over seeds "
-    "(dots) with its 95% bootstrap interval. Dashed: before training."
-)
 
 
 def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -509,7 +516,12 @@ def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     shown = [name for name in _SHOWN if any(f"phi_{name}" in row for row in rows)]
     with mpl.rc_context(STYLE):
-        caption = f"{rows[0]['task']}. {_CAPTION}"
+        seeds = [sum(row["method"] == method for row in rows) for method in methods]
+        caption = (
+            f"{rows[0]['task']}. Embeddings φ of encoders trained by the objective alone, right is "
+            "better: mean over seeds (dots)" + _with_interval(seeds, "Student's t") + ". "
+            "Dashed: before training."
+        )
         figure, panels = make_panels(len(shown), caption, (), method_height(methods), share=True)
         for name, panel in zip(shown, panels, strict=True):
             for place, method in enumerate(methods):
@@ -517,8 +529,7 @@ def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
                     [row[key] for row in rows if row["method"] == method and key in row]
                     for key in (f"phi_{name}", f"phi_{name}_untrained")
                 )
-                if len(trained) > 1:
-                    draw_interval(panel, place, mean_interval(trained), _LOOK)
+                draw_interval(panel, place, mean_interval(trained), _LOOK)
                 panel.plot(trained, [place] * len(trained), ".", color="0.2", ms=3)
                 before = float(np.mean(untrained))
                 ends = [place - 0.45, place + 0.45]

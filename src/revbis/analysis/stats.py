@@ -1,9 +1,12 @@
-"""Statistics of runs: curves, aggregates over tasks, bootstrap intervals, paired tests.
+"""Statistics of runs: curves, aggregates over tasks, intervals, paired tests, Holm's correction.
 
 A method's scores are a mapping from task to the scores of its seeds, `[..., n]`; n may differ from
 task to task, and every task has the same weight. Leading axes are kept, so one call serves all
 resamples of a bootstrap. With equal n the aggregates are those of Agarwal et al. (2021), "Deep
 Reinforcement Learning at the Edge of the Statistical Precipice".
+
+Intervals have 95%. Tasks are fixed: an interval is about other seeds of these tasks, not about
+other tasks. Where a task has fewer than `LEAST` seeds, its ends are NaN.
 """
 
 from __future__ import annotations
@@ -14,16 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from revbis.envs.suites import suite_of
-from revbis.io import schema
-from revbis.io.statistics import RESAMPLES, Interval, bootstrap
+from revbis.io import schema, statistics
+from revbis.io.statistics import LEAST, RESAMPLES, Interval
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
 
+PATTERNS = 10_000  # of signs, where not all are tried
 _MOST_RESAMPLES = 10**7
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
+_Z = float(ndtri(0.975))
 
 
 class Summary(NamedTuple):
@@ -69,6 +76,12 @@ def default_bounds(task: str) -> Bounds:
             f"no bounds are known for {task!s:.80}: pass the scores to normalise to 0 and to 1"
         )
     return Bounds(*bounds)
+
+
+def published_return(task: str) -> float | None:
+    """The final return on a task that was published, as its suite knows it; None if unknown."""
+    suite = suite_of(str(task))
+    return suite.published.get(suite.local_name(str(task)))
 
 
 def normalise_scores(scores: Scores, bounds: Mapping[str, Bounds]) -> dict[str, Array]:
@@ -218,18 +231,77 @@ def improvement(scores: Scores, other: Scores) -> Array:
     return np.asarray(np.stack(shares).mean(axis=0))
 
 
+def mean_interval(scores: Scores) -> Interval[Array]:
+    """`mean`, with Student's t and the degrees of freedom of Welch and Satterthwaite."""
+    return statistics.means_interval(list(_checked(scores).values()))
+
+
+def gap_interval(scores: Scores, goal: float = 1.0) -> Interval[Array]:
+    """`optimality_gap`, a mean of shortfalls, with the interval of `mean_interval`."""
+    goal = schema.number(goal, "goal")
+    short = {task: goal - np.minimum(v, goal) for task, v in _checked(scores).items()}
+    return mean_interval(short)
+
+
+def profile_interval(scores: Scores, thresholds: Array) -> Interval[Array]:
+    """`profile` with Wilson's pointwise score intervals, [thresholds].
+
+    The mean over tasks counts as a share of T²/Σ 1/n runs, all with one probability: where those of
+    tasks differ, its variance is smaller and the interval wider than needed.
+    """
+    share, counts = profile(scores, thresholds), [len(v) for v in _checked(scores).values()]
+    if min(counts) < LEAST:
+        unknown = np.full_like(share, np.nan)
+        return Interval(share, unknown, unknown)
+    runs = len(counts) ** 2 / sum(1 / n for n in counts)
+    weight = _Z**2 / runs
+    centre = (share + weight / 2) / (1 + weight)
+    reach = np.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
+    return Interval(share, centre - reach, centre + reach)
+
+
+def improvement_interval(scores: Scores, other: Scores) -> Interval[float]:
+    """`improvement` with the interval of Newcombe (2006), method 5.
+
+    It has the θ from which the estimate is not further than 1.96 standard deviations, by Hanley and
+    McNeil's variance at θ, so that it has a width even where one method wins every pair. Over tasks
+    the variance is that of the mean of shares that all have θ.
+    """
+    left, right = _checked(scores), _checked(other)
+    value = float(improvement(left, right))
+    counts = [(len(left[task]), len(right[task])) for task in left]
+    if min(min(each) for each in counts) < LEAST:
+        return Interval(value, math.nan, math.nan)
+
+    def variance(theta: float) -> float:
+        ordered = (1 - theta) / (2 - theta) + theta / (1 + theta)
+        parts = [(1 + ((m + n) / 2 - 1) * ordered) / (m * n) for m, n in counts]
+        return theta * (1 - theta) * sum(parts) / len(counts) ** 2
+
+    def lowest(share: float) -> float:
+        """Between 0, which is too far, and the share itself, which is not."""
+        if share == 0:
+            return 0.0
+        return float(
+            brentq(lambda at: (share - at) ** 2 - _Z**2 * variance(at), 0.0, share * (1 - 1e-12))
+        )
+
+    return Interval(value, lowest(value), 1 - lowest(1 - value))  # θ and 1 − θ vary alike
+
+
 def interval(
     statistic: Callable[..., Array], *scores: Scores, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval[Array]:
-    """95% stratified percentile bootstrap: seeds are resampled within each task and method.
+    """Any other statistic, such as `iqm`: Student's t with a bootstrap's standard error.
 
-    The ends are pointwise where the statistic is an array.
+    Seeds are resampled within each task and method; ends are pointwise where the statistic is an
+    array.
 
     Args:
-        statistic: Of one or more methods' scores, keeping leading axes: `iqm`, `improvement`, ...
+        statistic: Of one or more methods' scores, keeping leading axes.
         *scores: One for each method, task → [n].
         seed: Of the generator.
-        resamples: Number of resamples.
+        resamples: Number of resamples of each task's seeds.
     """
     if not callable(statistic):
         raise ValueError(f"statistic must be a function such as iqm, got {statistic!r:.80}")
@@ -242,7 +314,27 @@ def interval(
         return statistic(*({task: next(rest) for task in one} for one in checked))
 
     samples = [values for one in checked for values in one.values()]
-    return bootstrap(of_samples, samples, seed=seed, resamples=resamples)
+    return statistics.bootstrap_interval(of_samples, samples, seed=seed, resamples=resamples)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of a family's p-values, in their order.
+
+    The smallest of m is multiplied by m, the next by m − 1, and so on; no result is below that of a
+    smaller one, or above 1. Rejecting where the result is at most α keeps the chance of any false
+    rejection in the family at most α, however the tests depend on each other.
+
+    Raises:
+        ValueError: If one is not between 0 and 1.
+    """
+    raw = [schema.number(each, "a p-value") for each in p_values]
+    if outside := [each for each in raw if not 0 <= each <= 1]:
+        raise ValueError(f"p-values must be between 0 and 1, got {outside[0]:g}")
+    corrected, last = [0.0] * len(raw), 0.0
+    for rank, place in enumerate(sorted(range(len(raw)), key=raw.__getitem__)):
+        last = max(last, min(1.0, (len(raw) - rank) * raw[place]))
+        corrected[place] = last
+    return corrected
 
 
 class Paired(NamedTuple):
@@ -250,13 +342,14 @@ class Paired(NamedTuple):
 
     Attributes:
         difference: Mean over tasks of the mean difference of their pairs.
-        low: Lower end of its 95% bootstrap interval.
+        low: Lower end of its 95% interval, as of `mean_interval`; NaN if a task has too few pairs.
         high: Upper end.
         p_value: Two-sided, of the sign-flip test: how often random signs give a difference at
             least as large.
         pairs: Number of seeds that both have, over all tasks.
         unpaired: Number of seeds that only one of them has; they are left out.
         exact: Whether all patterns of signs were tried.
+        fewest: The number of pairs of the task with the fewest.
     """
 
     difference: float
@@ -266,13 +359,14 @@ class Paired(NamedTuple):
     pairs: int
     unpaired: int
     exact: bool
+    fewest: int
 
 
 SeedScores = Mapping[str, Mapping[int, float]]
 
 
 def paired(
-    scores: SeedScores, other: SeedScores, *, seed: int = 0, resamples: int = RESAMPLES
+    scores: SeedScores, other: SeedScores, *, seed: int = 0, resamples: int = PATTERNS
 ) -> Paired:
     """Compares two methods on the tasks and seeds that both have.
 
@@ -282,7 +376,7 @@ def paired(
         scores: Of one method, task → seed → score, on one scale for all tasks.
         other: Of the other.
         seed: Of the generator.
-        resamples: Of the bootstrap, and of the signs where not all patterns are tried.
+        resamples: Number of patterns of signs, where not all are tried.
 
     Raises:
         ValueError: If they have no seed of a task in common.
@@ -298,10 +392,13 @@ def paired(
             gaps[task] = np.array([left[one] - right[one] for one in both])
     if not gaps:
         raise ValueError("the two have no seed of a task in common, so nothing can be paired")
-    value, low, high = map(float, interval(mean, gaps, seed=seed, resamples=resamples))
+    resamples = schema.integer(resamples, "resamples", 1, _MOST_RESAMPLES)
+    seed = schema.integer(seed, "seed", 0)
+    value, low, high = map(float, mean_interval(gaps))
     weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps.values()])
     p_value, exact = _sign_flip(weighted, seed, resamples)
-    return Paired(value, low, high, p_value, len(weighted), unpaired, exact)
+    fewest = min(map(len, gaps.values()))
+    return Paired(value, low, high, p_value, len(weighted), unpaired, exact, fewest)
 
 
 def _sign_flip(parts: Array, seed: int, resamples: int) -> tuple[float, bool]:

@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -29,11 +30,11 @@ from revbis.analysis.scores import (
 )
 from revbis.envs.distractors import GAUSSIAN
 from revbis.io import schema
-from revbis.io.statistics import RESAMPLES
+from revbis.io.statistics import no_interval
 from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from revbis.analysis.study import RunGroup, Study
 
@@ -183,12 +184,13 @@ class Table:
         )
 
     def csv(self) -> str:
-        """A row for each number, not rounded."""
+        """A row for each number, not rounded; what is not known is empty."""
         text = io.StringIO()
         names = dict.fromkeys(name for record in self.records for name in record)
         writer = csv.DictWriter(text, list(names), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.records)
+        for record in self.records:
+            writer.writerow({k: v for k, v in record.items() if v == v})  # NaN is not itself
         return text.getvalue()
 
 
@@ -225,7 +227,50 @@ def _escape(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-INTERVALS = f"95% stratified bootstrap intervals ({RESAMPLES:,} resamples)"
+INTERVALS = "95% intervals by Student's t"
+TESTED = (
+    "p: sign-flip test of the difference, at least 2/2^N with N pairs. p, Holm: corrected for the "
+    "family of comparisons that the note below names"
+)
+
+
+def family_note(count: int, what: str) -> str:
+    """Which comparisons Holm's correction is for."""
+    return f"Family of Holm's correction: the {count} {what} of this table."
+
+
+def interval_cell(ends: Sequence[float], seeds: int, spec: str) -> TableCell:
+    """A statistic with its interval, or with why there is none.
+
+    Args:
+        ends: The statistic and both ends.
+        seeds: How many there are, of the task with the fewest.
+        spec: How numbers are shown, such as `+.3f`.
+    """
+    value, low, high = (format(float(each), spec) for each in ends)
+    if math.isnan(float(ends[1])):
+        return TableCell(value, no_interval(seeds))
+    return TableCell(f"{value} [{low}, {high}]")
+
+
+def published_share(task: str, mean: float) -> float | None:
+    """A mean return relative to the published final one; None where none is known."""
+    published = stats.published_return(task) if measure_of(task) == "return" else None
+    return None if published is None else mean / published
+
+
+def share_text(*shares: float | None) -> str:
+    """Shares in percent: one, or from the lowest to the highest."""
+    known = sorted(round(100 * share) for share in shares if share is not None)
+    ends = dict.fromkeys(f"{share}" for share in (known[:1] + known[-1:]))
+    return f"{'–'.join(ends)}%" if ends else NONE
+
+
+PUBLISHED = "of the published final return"
+PUBLISHED_NOTE = (
+    "Of the published final return: of DrQ-v2's on clean pixels near 1M frames; "
+    f"{NONE} where none is known."
+)
 
 
 class MeasuredScore(NamedTuple):
@@ -287,6 +332,9 @@ def score_table(
         cells = [score.cell if score else TableCell(NONE) for score in of_task.values()]
         digits = next((score.digits for score in of_task.values() if score), None)
         cells += _reported_cells([numbers.get(system) for system in systems], digits)
+        means = [score.summary.mean for score in of_task.values() if score]
+        share = share_text(*(published_share(task, mean) for mean in means))
+        cells.insert(len(of_task), TableCell(share))
         unit = " (success, %)" if measure_of(task) == "success" else ""
         rows.append((short_name(task) + unit, tuple(cells)))
         if differing := _not_ranked(study, task, [score.of for score in of_task.values() if score]):
@@ -299,14 +347,14 @@ def score_table(
     of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
     of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
     among = "the measured and, separately, the reported columns" if systems else "methods"
-    columns = [Column(label, "measured") for label in study.labels]
+    columns = [Column(name, "measured") for name in (*study.labels, PUBLISHED)]
     columns += [Column(paper.SYSTEMS[system], "reported") for system in systems]
     return Table(
         f"{what}: {of} unless a cell says otherwise.",
         "task",
         tuple(columns),
         tuple(rows),
-        (*notes, *about),
+        (*notes, PUBLISHED_NOTE, *about),
         tuple(records),
         marks=f"Bold: best, underlined: second of {among}.",
         scale=scale,
@@ -314,7 +362,7 @@ def score_table(
 
 
 def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Table:
-    """Normalised scores over all tasks that the methods share, with bootstrap intervals.
+    """Normalised scores over all tasks that the methods share, with intervals.
 
     Args:
         study: The runs.
@@ -325,30 +373,33 @@ def aggregate_table(study: Study, *, budget: int | None = None, seed: int = 0) -
         ValueError: If the methods have no task in common.
     """
     final, area = (pool_scores(study, kind, budget) for kind in ("final", "area"))
-    statistics = {
-        "IQM": (final, stats.iqm),
-        "median": (final, stats.median),
-        "mean": (final, stats.mean),
-        "optimality gap": (final, stats.optimality_gap),
-        "IQM of area": (area, stats.iqm),
+
+    iqm = partial(stats.interval, stats.iqm, seed=seed)
+    statistics: dict[str, tuple[Pooled, Callable[[stats.Scores], Sequence[stats.Array]]]] = {
+        "IQM": (final, iqm),
+        "median": (final, partial(stats.interval, stats.median, seed=seed)),
+        "mean": (final, stats.mean_interval),
+        "optimality gap": (final, stats.gap_interval),
+        "IQM of area": (area, iqm),
     }
     rows, records = [], []
     for label, scores in final.scores.items():
         cells = []
-        for name, (pooled, statistic) in statistics.items():
-            ends = stats.interval(statistic, pooled.scores[label], seed=seed)
-            value, low, high = map(float, ends)
-            cells.append(TableCell(f"{value:.3f} [{low:.3f}, {high:.3f}]"))
-            runs = sum(map(len, scores.values()))
+        seeds = list(map(len, scores.values()))
+        for name, (pooled, interval) in statistics.items():
+            value, low, high = map(float, interval(pooled.scores[label]))
+            cells.append(interval_cell((value, low, high), min(seeds), ".3f"))
             records.append(
                 {"method": label, "statistic": name, "value": value, "low": low, "high": high}
-                | {"tasks": len(scores), "runs": runs}
+                | {"tasks": len(scores), "runs": sum(seeds)}
             )
         rows.append((label, tuple(cells)))
     caption = (
-        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {INTERVALS}. IQM: "
-        "interquartile mean over runs. Optimality gap: mean shortfall from 1, lower is better. "
-        "Area: mean height of the normalised learning curve."
+        f"Normalised final scores, tasks pooled: {len(final.tasks)}; with {INTERVALS}, over other "
+        "seeds of these tasks: with Welch and Satterthwaite's degrees of freedom and, for IQM and "
+        "median, a bootstrap's standard error. IQM: interquartile mean over runs. Optimality gap: "
+        "mean shortfall from 1, lower is better. Area: mean height of the normalised learning "
+        "curve."
     )
     columns = tuple(Column(name, "measured") for name in statistics)
     return Table(caption, "method", columns, tuple(rows), _pool_notes(study, final), tuple(records))
@@ -362,40 +413,42 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     """
     pool = pool_scores(study, "final", budget)
     order = sorted(pool.scores, key=lambda label: -float(stats.iqm(pool.scores[label])))
+    pairs = list(combinations(order, 2))
+    gaps = {pair: gap for pair in pairs if (gap := pool.paired(*pair, seed)) is not None}
+    corrected = dict(zip(gaps, stats.holm([gap.p_value for gap in gaps.values()]), strict=True))
     rows, records = [], []
-    for first, second in combinations(order, 2):
+    for pair in pairs:
+        first, second = pair
         scores = pool.scores[first], pool.scores[second]
-        chance, low, high = map(float, stats.interval(stats.improvement, *scores, seed=seed))
-        cells = [TableCell(f"{chance:.2f} [{low:.2f}, {high:.2f}]")]
-        record = {"method": first, "other": second, "improvement": chance}
-        record |= {"improvement_low": low, "improvement_high": high}
-        gap = pool.paired(first, second, seed)
-        if gap is None:
-            cells += [TableCell("–")] * 3
+        fewest = min(len(values) for one in scores for values in one.values())
+        chance = stats.improvement_interval(*scores)
+        cells = [interval_cell(chance, fewest, ".2f")]
+        record = {"method": first, "other": second, "improvement": chance.value}
+        record |= {"improvement_low": chance.low, "improvement_high": chance.high}
+        if pair not in gaps:
+            cells += [TableCell(NONE)] * 4
         else:
-            ends = f"[{gap.low:+.3f}, {gap.high:+.3f}]"
-            texts = (f"{gap.difference:+.3f} {ends}", f"{gap.p_value:.2g}", str(gap.pairs))
-            cells += map(TableCell, texts)
-            record |= gap._asdict()
+            gap, holm = gaps[pair], corrected[pair]
+            cells.append(interval_cell(gap[:3], gap.fewest, "+.3f"))
+            cells += map(TableCell, (f"{gap.p_value:.2g}", f"{holm:.2g}", str(gap.pairs)))
+            record |= gap._asdict() | {"p_holm": holm}
         rows.append((f"{first} vs {second}", tuple(cells)))
         records.append(record)
     caption = (
         "Pairs of methods. Improvement: probability that a run of the first method scores higher "
-        "than one of the second on the same task, ties count half. Difference: mean difference of "
-        "normalised final scores over tasks and seeds that both have, – if a task has none. Both "
-        f"with {INTERVALS}. "
-        "p: sign-flip test of the difference, at least 2/2^N with N pairs; not corrected for the "
-        "number of comparisons."
+        "than one of the second on the same task, ties count half; with Newcombe's 95% interval. "
+        "Difference: mean difference of normalised final scores over tasks and seeds that both "
+        f"have, – if a task has none; with {INTERVALS}, over other seeds of these tasks. {TESTED}."
     )
-    columns = tuple(Column(name, "measured") for name in ("improvement", "difference", "p", "N"))
-    return Table(caption, "methods", columns, tuple(rows), _pool_notes(study, pool), tuple(records))
+    columns = tuple(
+        Column(name, "measured") for name in ("improvement", "difference", "p", "p, Holm", "N")
+    )
+    notes = (*_pool_notes(study, pool), *([family_note(len(gaps), "pairs")] if gaps else []))
+    return Table(caption, "methods", columns, tuple(rows), notes, tuple(records))
 
 
 def _pool_notes(study: Study, pool: Pooled) -> tuple[str, ...]:
-    notes = [*budget_notes(study, pool.at), *pool.notes]
-    if any(len(seeds) == 1 for tasks in pool.seeds.values() for seeds in tasks.values()):
-        notes.append("A task with one seed adds no width to an interval")
-    return tuple(f"{note}." for note in notes)
+    return tuple(f"{note}." for note in (*budget_notes(study, pool.at), *pool.notes))
 
 
 def measured_scores(
@@ -516,6 +569,7 @@ def _records(
                 "method": label,
                 "source": "measured",
                 "mean": mean,
+                "of_published": published_share(task, mean),
                 "standard_deviation": deviation,
                 "standard_error": error,
                 "reported_spread": None,
@@ -564,7 +618,7 @@ _GAP_CAPTION = (
     "noise, of the same agents and with the same seeds: mean ± one standard deviation (n − 1) over "
     "N seeds. Gap: training minus evaluation."
 )
-_COLUMNS = ("training variants", "evaluation variants", "gap", "N")
+_COLUMNS = ("training variants", "evaluation variants", PUBLISHED, "gap", "N")
 
 
 def gap_table(study: Study, *, budget: int | None = None) -> Table:
@@ -582,7 +636,7 @@ def gap_table(study: Study, *, budget: int | None = None) -> Table:
             "there is no generalisation gap: no run was evaluated on training variants too, which "
             "runs with a distractor or state noise are"
         )
-    notes = [f"{note}." for note in budget_notes(study, at)]
+    notes = [*(f"{note}." for note in budget_notes(study, at)), PUBLISHED_NOTE]
     if any(run.config.distractor == GAUSSIAN for run in study.runs):
         notes.append(
             "The variants of the distractor gaussian have the same distribution: its gap is chance."
@@ -607,6 +661,8 @@ def _gap_line(
     digits = decimals([one.mean for one in summaries.values()])
     remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
     cells = [TableCell(summary_text(summaries[name], digits)) for name in ("train", "eval")]
+    share = published_share(group.task, float(values["eval"].mean()))
+    cells.append(TableCell(share_text(share)))
     cells.append(TableCell(summary_text(summaries["gap"], digits, "+"), remark))
     count, seeds = len(gap.seeds), len(group.seeds)
     cells.append(TableCell(str(count) if count == seeds else f"{count} of {seeds}"))
@@ -616,7 +672,7 @@ def _gap_line(
     for kind, each in values.items():
         mean, deviation, error, _ = stats.summarise(each)
         record |= {kind: mean, f"{kind}_deviation": deviation, f"{kind}_error": error}
-    record |= {"n": count, "seeds": " ".join(map(str, gap.seeds))}
+    record |= {"eval_of_published": share, "n": count, "seeds": " ".join(map(str, gap.seeds))}
     return (name, tuple(cells)), record | {"frames": gap.frames, "budget": budget}
 
 

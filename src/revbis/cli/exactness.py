@@ -172,6 +172,7 @@ def _run(cells: dict[ExactnessCell, float], out: Path, workers: int) -> None:
 
 
 def _print(results: Results) -> None:
+    from revbis.representation.exactness_report import intervals_text
     from revbis.representation.problems import SCENARIOS
 
     for scenario in results.scenarios:
@@ -181,4 +182,6 @@ def _print(results: Results) -> None:
     if len(results.scenarios) > 1:
         print_table("ρ of φ with U / of ψ with G", results.overview())
         print()
-    print("ρ: Spearman's rank correlation, pairs of different elements; [95% interval over seeds]")
+    seeds = len({row["seed"] for row in results.rows})
+    print("ρ: Spearman's rank correlation, pairs of different elements")
+    print(intervals_text(seeds))

@@ -101,7 +101,7 @@ def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     from revbis.io.statistics import mean_interval
     from revbis.representation import MEASURES, NO_NOISE
-    from revbis.representation.exactness_report import interval_text
+    from revbis.representation.exactness_report import interval_text, intervals_text
 
     table = []
     for method in dict.fromkeys(row["method"] for row in rows):
@@ -114,5 +114,4 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
     print_table(f"{rows[0]['task']}: φ, trained by the objective alone", table, ("effective rank",))
     if not any("phi_denoising_id" in row for row in rows):
         print(NO_NOISE)
-    if any(int(line["seeds"]) > 1 for line in table):
-        print("mean over seeds [95% bootstrap interval]")
+    print(intervals_text(max(int(line["seeds"]) for line in table)))

@@ -103,6 +103,7 @@ class Suite:
             moving backgrounds.
         score: What a task is scored by: its return or its success rate.
         bounds: By the name of a task, the scores that count as 0 and as 1; None if unknown.
+        published: By the name of a task, a published final return to measure others by.
         presets: By preset, the settings that differ for this suite, each as value and source.
     """
 
@@ -119,6 +120,7 @@ class Suite:
     drawn_by_mujoco: bool = False
     score: Measure = "return"
     bounds: Callable[[str], tuple[float, float] | None] = lambda _name: None
+    published: Mapping[str, float] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
 
     @property

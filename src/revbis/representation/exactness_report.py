@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from revbis import __version__
 from revbis.io.files import atomic_write
-from revbis.io.statistics import Interval, mean_interval
+from revbis.io.statistics import LEAST, Interval, mean_interval, no_interval
 from revbis.representation.exactness import read_dots, read_exactness
 from revbis.representation.problems import SCENARIOS
 
@@ -94,14 +94,18 @@ class Results:
     rows: Sequence[Record]
     scenarios: Sequence[str]
 
-    def of(self, scenario: str, method: str, measure: str) -> Interval[float] | None:
-        """A measure over seeds; None where it has no meaning or no seed was finished."""
-        values = [
+    def values(self, scenario: str, method: str, measure: str) -> list[float]:
+        """A measure of each seed; none where it has no meaning or no seed was finished."""
+        return [
             row[measure]
             for row in self.rows
             if (row["scenario"], row["method"]) == (scenario, method)
             and row.get(measure) is not None
         ]
+
+    def of(self, scenario: str, method: str, measure: str) -> Interval[float] | None:
+        """A measure over seeds; None if there is none."""
+        values = self.values(scenario, method, measure)
         return mean_interval(values) if values else None
 
     @cached_property
@@ -161,6 +165,13 @@ def interval_text(value: Interval[float] | None, with_ends: bool) -> str:
     if not with_ends or np.isnan(value.low):
         return f"{value.value:.2f}"
     return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def intervals_text(seeds: int) -> str:
+    """What numbers over so many seeds are."""
+    if seeds < LEAST:
+        return f"Mean over seeds; {no_interval(seeds)}"
+    return f"Mean over {seeds} seeds with 95% intervals (Student's t)"
 
 
 def draw_overview(results: Results, caption: str) -> Figure:
@@ -257,11 +268,16 @@ def _draw_scenario(panel: Axes, results: Results, scenario: str) -> None:
         shift = {"phi": -0.17, "psi": 0.17}[name]
         means = [results.of(scenario, method, f"{name}_spearman") for method in results.methods]
         places = [row + shift for row, value in enumerate(means) if value is not None]
+        measured = [m for m, value in zip(results.methods, means, strict=True) if value is not None]
         values = [value for value in means if value is not None]
         if not values:
             continue
         low, high = ([value[end] for value in values] for end in (1, 2))
-        panel.hlines(places, low, high, color=colour, lw=2.2)
+        panel.hlines(places, low, high, color=colour, lw=2.2)  # none where they are NaN
+        for place, method, end in zip(places, measured, low, strict=True):
+            if np.isnan(end):
+                seeds = results.values(scenario, method, f"{name}_spearman")
+                panel.plot(seeds, [place] * len(seeds), ".", color=colour, ms=4, alpha=0.6)
         centres = [value.value for value in values]
         panel.plot(centres, places, marker, color=colour, ms=6, mec="white", mew=0.6, label=label)
     panel.tick_params(axis="y", length=0)
@@ -279,13 +295,17 @@ def _draw_dots(panel: Axes, dots: Dots) -> None:
 
 
 def _lowest(results: Results) -> float:
-    found = [
-        results.of(scenario, method, f"{name}_spearman")
+    """The lowest number that is drawn; intervals may end below −1, where no correlation is."""
+    keys = [
+        (scenario, method, f"{name}_spearman")
         for scenario in results.scenarios
         for method in results.methods
         for name in _LOOKS
     ]
-    return float(np.nanmin([number for value in found if value for number in value]))
+    means = [value for key in keys if (value := results.of(*key)) is not None]
+    drawn = [number for value in means for number in value]
+    drawn += [number for key in keys for number in results.values(*key)]
+    return max(-1.0, float(np.nanmin(drawn)))
 
 
 def _short(method: str) -> str:
@@ -318,9 +338,8 @@ def write_report(
         problems: Cells without a result, and why.
     """
     settings, seeds = cells[0].settings, len({row["seed"] for row in results.rows})
-    count = f"{seeds} seeds" if seeds > 1 else "1 seed, so no intervals"
     caption = (
-        f"Mean over {count}" + (" with 95% bootstrap intervals" if seeds > 1 else "") + "; "
+        f"{intervals_text(seeds)}; "
         f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
         f"revbis {__version__}"
     )
@@ -357,6 +376,7 @@ def write_report(
         settings=settings,
         size=cells[0].size,
         seeds=seeds,
+        intervals=intervals_text(seeds),
         problems=problems,
         pictures=[base64.b64encode(picture).decode() for picture in pictures],
         version=__version__,

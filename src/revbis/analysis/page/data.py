@@ -14,6 +14,7 @@ from revbis.analysis.runs import as_count, as_number
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.envs.suite import Measure
 from revbis.io.files import Record, record_of
+from revbis.io.statistics import mean_interval
 from revbis.runs.folder import TRAINING
 
 if TYPE_CHECKING:
@@ -173,7 +174,6 @@ _NUMBERS = 300_000  # of training in the whole page: about 2 MB
 _FEWEST = 30  # points of a curve
 _OF_ONE = ("episode_return",)  # what only a page about one run has room for
 _THRESHOLDS = np.linspace(0.0, 1.0, 101)
-_RESAMPLES = 2_000  # for a band that is a few pixels wide
 
 
 def page_data(
@@ -193,7 +193,8 @@ def page_data(
                 "label": study.labels.index(group.label),
                 "task": study.tasks.index(group.task),
                 "method": group.runs[0].config.method,
-                "best": _bests(group, at[group.task]),
+                "best": (best := _bests(group, at[group.task])),
+                "best_ends": {of: _ends(values) for of, values in best.items()},
                 "runs": [_run(run, read[run.folder], alone, every) for run in group.runs],
             }
             for group in study.groups
@@ -214,16 +215,16 @@ def run_state(run: Run) -> RunState:
 
 
 def _profiles(study: Study, pool: Pooled) -> list[dict[str, Any]]:
-    """Performance profiles with their pointwise bootstrap intervals."""
+    """Performance profiles with their pointwise intervals, where there are any."""
     profiles = []
+    x = [rounded(threshold) for threshold in _THRESHOLDS]
     for label, scores in pool.scores.items():
-        ends = stats.interval(
-            lambda one: stats.profile(one, _THRESHOLDS), scores, resamples=_RESAMPLES
-        )
-        value, low, high = ([rounded(share) for share in each.tolist()] for each in ends)
-        x = [rounded(threshold) for threshold in _THRESHOLDS]
-        place = study.labels.index(label)
-        profiles.append({"label": place, "x": x, "y": value, "low": low, "high": high})
+        value, *ends = stats.profile_interval(scores, _THRESHOLDS)
+        drawn = {"label": study.labels.index(label), "x": x, "y": list(map(rounded, value))}
+        if not any(np.isnan(end).any() for end in ends):
+            low, high = ([rounded(share) for share in end] for end in ends)
+            drawn |= {"low": low, "high": high}
+        profiles.append(drawn)
     return profiles
 
 
@@ -234,6 +235,14 @@ def _bests(group: RunGroup, budget: int) -> dict[str, list[float | None]]:
         scores = group_scores(group, "best", budget, of)
         bests[of] = [] if scores is None else [rounded(value) for value in scores.values.tolist()]
     return bests
+
+
+def _ends(values: Sequence[float | None]) -> list[float | None] | None:
+    """Of the interval of their mean; None if there is none."""
+    known = [value for value in values if value is not None]
+    if not known or math.isnan((interval := mean_interval(known)).low):
+        return None
+    return [rounded(interval.low), rounded(interval.high)]
 
 
 def _run(run: Run, training: TrainingSample, alone: bool, every: int) -> dict[str, Any]:

@@ -73,28 +73,37 @@ function families(groups) {
   });
 }
 
-/** Mean, error and single values of the seeds' best evaluations within the budget. */
+/** Mean, interval and single values of the seeds' best evaluations within the budget. */
 function bests(group, metric) {
   const values = group.best[metric];
-  return { group, values, mean: values.length ? mean(values) : null, error: standardError(values) };
+  const ends = group.best_ends[metric];
+  return { group, values, mean: values.length ? mean(values) : null, ends };
+}
+
+/** A mean with its interval, or with the number of seeds that are too few for one. */
+function withEnds({ mean: value, ends, values }, metric) {
+  const share = metric === "success";
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  const shown = (number) => (share ? `${(100 * number).toFixed(0)}%` : number.toFixed(digits));
+  return ends ? `${shown(value)} [${ends.map(shown).join(", ")}]`
+    : `${shown(value)}, ${values.length} seed${values.length === 1 ? "" : "s"}`;
 }
 
 const clipped = (text, room) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
 
-/** Rows of methods: seeds as dots, their mean, a line of one standard error either way. */
+/** Rows of methods: seeds as dots, their mean, a line for its interval where there is one. */
 function intervals(rows, names, metric, width) {
   const narrow = width < 440; // the name of a method is then above its line
   const [step, above] = narrow ? [54, 22] : [34, 0];
-  const [left, right] = [narrow ? 6 : Math.min(190, width * 0.38), 104];
+  const [left, right] = [narrow ? 6 : Math.min(190, width * 0.34), 124];
   const height = rows.length * step + 30;
-  const range = metric === "success" ? [0, 1] : rangeOf(rows.flatMap((row) => row.values));
+  const range = metric === "success" ? [0, 1] : rangeOf(rows.flatMap((row) => [...row.values, ...(row.ends ?? [])]));
   const x = scaleTo(range, left, width - right);
   const drawn = rows.flatMap((row, i) => {
     const y = i * step + 18 + above;
     const line = { y1: y, y2: y, "stroke-width": 3, "stroke-linecap": "round" };
     const marks = svg("g", {},
-      row.error === null ? null
-        : svg("line", { ...line, x1: x(row.mean - row.error), x2: x(row.mean + row.error) }),
+      row.ends ? svg("line", { ...line, x1: x(row.ends[0]), x2: x(row.ends[1]) }) : null,
       ...row.values.map((value) =>
         svg("circle", { cx: x(value), cy: y + 9, r: 2.2, "stroke-width": 0, opacity: 0.6 })),
       svg("circle", { cx: x(row.mean), cy: y, r: 5, "stroke-width": 0 }));
@@ -105,7 +114,7 @@ function intervals(rows, names, metric, width) {
         clipped(names[row.group.label], (narrow ? width : left) / 7),
         svg("title", {}, names[row.group.label])),
       svg("text", { x: width, y: y + 4, "text-anchor": "end" },
-        withError(row.mean, row.error, metric))];
+        withEnds(row, metric))];
   });
   const ends = range.map((value, i) => svg("text", { x: x(value), y: height - 4,
     "text-anchor": i ? "end" : "start" },

@@ -252,7 +252,8 @@ function profileCard() {
       .map((profile) => ({ name: data.labels[profile.label], ...profile })),
   }), "No method is switched on.", "Performance profiles");
   card.append(html("p", { class: "key-line" }, "Share of runs whose normalised final score is above "
-    + "τ, each task with equal weight; bands are pointwise 95% bootstrap intervals."));
+    + "τ, each task with equal weight; bands are Wilson's pointwise 95% intervals; none with fewer "
+    + "than 4 seeds of a task."));
   return card;
 }
 

@@ -91,11 +91,13 @@ class Shown(NamedTuple):
 class SummaryRow(NamedTuple):
     """A group's scores, the seeds and the frame they are of, and the mean time of a run.
 
-    `final_return` is the return of a group that is not scored by it.
+    `published` is the share of the published final return, `final_return` the return of a group
+    that is not scored by it.
     """
 
     group: RunGroup
     final: Shown
+    published: str
     best: Shown
     final_return: Shown
     seeds: str
@@ -115,6 +117,7 @@ def summary_rows(study: Study, at: Mapping[str, int]) -> list[SummaryRow]:
             SummaryRow(
                 group,
                 _score(final.get(key), group.task),
+                _published(final.get(key), group.task),
                 _score(best.get(key), group.task),
                 _return(group, budget),
                 *_reached(group, final.get(key), budget),
@@ -141,6 +144,11 @@ def _score(score: tables.MeasuredScore | None, task: str) -> Shown:
     mean, spread = tables.summary_parts(score.summary, score.digits)
     percent = "%" if measure_of(task) == "success" else ""
     return Shown(mean + percent, spread and spread + percent, score.rank == FIRST)
+
+
+def _published(score: tables.MeasuredScore | None, task: str) -> str:
+    share = None if score is None else tables.published_share(task, score.summary.mean)
+    return tables.share_text(share)
 
 
 def _return(group: RunGroup, budget: int) -> Shown:
