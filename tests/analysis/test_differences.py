@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 from pathlib import Path
 
 import pytest
@@ -23,20 +24,24 @@ HOPPER = "dmc:hopper_hop"
 
 
 def two_tasks(out: Path) -> Study:
-    """simsr is 100, 200 and 300 above drqv2 on cheetah, and 20 points in each seed on hammer."""
+    """simsr is 100, 200, 300 and 200 above drqv2 on cheetah, and 20 points in all of hammer."""
     return study_of(
         out,
         {
-            (CHEETAH, "drqv2"): [100.0, 300.0, 500.0],
-            (CHEETAH, "simsr"): [200.0, 500.0, 800.0],
-            (HAMMER, "drqv2"): [0.2, 0.4, 0.6],
-            (HAMMER, "simsr"): [0.4, 0.6, 0.8],
+            (CHEETAH, "drqv2"): [100.0, 300.0, 500.0, 300.0],
+            (CHEETAH, "simsr"): [200.0, 500.0, 800.0, 500.0],
+            (HAMMER, "drqv2"): [0.2, 0.4, 0.6, 0.4],
+            (HAMMER, "simsr"): [0.4, 0.6, 0.8, 0.6],
         },
     )
 
 
 def by_name(compared: Differences) -> dict[str, list[str]]:
-    return {name: [cell.text for cell in row] for name, row in difference_table(compared).rows}
+    """The cells of a row; one with a remark has it after a comma."""
+    return {
+        name: [", ".join(filter(None, (cell.text, cell.remark))) for cell in row]
+        for name, row in difference_table(compared).rows
+    }
 
 
 def records(compared: Differences) -> list[dict[str, str]]:
@@ -44,27 +49,32 @@ def records(compared: Differences) -> list[dict[str, str]]:
 
 
 def test_differences_by_hand(tmp_path: Path) -> None:
-    """Three pairs are resampled to the lowest alone once in 27 times: more often than 2.5%.
+    """100, 200, 300, 200 have a standard error of √(20000/3/4) = 40.8, and t(3) is 3.182: ±129.9.
 
-    So the interval of 1, 2, 3 ends at 1 and 3. Over both tasks it is the mean of [33%, 100%] of 300
-    and of 50% of 0.4, which does not vary. Of 2^6 patterns of signs the test of all tasks counts
-    by hand those with |sum| at least as large: only all plus and all minus.
+    Over both tasks that is half of 129.9/300, as hammer, with 50% of 0.4, does not vary: ±21.65. Of
+    2^8 patterns of signs the test of all tasks counts those with |sum| at least as large: only all
+    plus and all minus; of 2^4 likewise. Holm multiplies 2/256 by 3, and 1/8 by 2.
     """
     compared = differences(two_tasks(tmp_path), "drqv2")
     assert by_name(compared) == {
-        "simsr, all tasks (% of the baseline)": ["+58.3 [+41.7, +75.0]", "0.031", "6", "0"],
-        "simsr, cheetah_run (return)": ["+200 [+100, +300]", "0.25", "3", "0"],
-        "simsr, hammer (success, %)": ["+20.0 [+20.0, +20.0]", "0.25", "3", "0"],
+        "simsr, all tasks (% of the baseline)": [
+            *("+58.3 [+36.7, +80.0]", "0.0078", "0.023", "8", "0")
+        ],
+        "simsr, cheetah_run (return)": ["+200 [+70, +330]", "0.12", "0.25", "4", "0"],
+        "simsr, hammer (success, %)": ["+20.0 [+20.0, +20.0]", "0.12", "0.25", "4", "0"],
     }
     first, second, third = records(compared)
     assert (first["task"], first["unit"], second["task"]) == ("all", "% of the baseline", CHEETAH)
     assert {one["other"] for one in (first, second, third)} == {"drqv2"}
-    assert float(first["p_value"]) == 2 / 64
-    assert (float(second["difference"]), float(second["low"])) == (200.0, 100.0)
+    assert float(first["p_value"]) == 2 / 256 and float(first["p_holm"]) == 6 / 256
+    assert float(second["difference"]) == 200.0
+    assert float(second["low"]) == pytest.approx(70.08, abs=0.01)
     assert float(third["difference"]) == pytest.approx(0.2) and third["unit"] == "success"
-    assert compared.rows[1].gaps == (100.0, 200.0, 300.0)
+    assert compared.rows[1].gaps == (100.0, 200.0, 300.0, 200.0)
     table = difference_table(compared)
-    assert "minus those of drqv2" in table.caption and "10,000 resamples" in table.caption
+    assert "minus those of drqv2" in table.caption and "Student's t" in table.caption
+    family = "Family of Holm's correction: all comparisons with drqv2 in this table, 3 in number."
+    assert table.notes[0] == family and family in table.text(200)
     assert max(map(len, table.text(60).splitlines())) <= 60
 
 
@@ -87,15 +97,17 @@ def test_seeds_of_one_method_alone_are_left_out_and_counted(tmp_path: Path) -> N
     write_run(tmp_path, [5.0], method="simsr", seed=3, frames=10)
     compared = differences(read_study([tmp_path]), "drqv2")
     (row,) = compared.rows
-    assert (row.of.difference, row.of.low, row.of.high) == (20.0, 10.0, 30.0)
+    assert row.of.difference == 20.0 and math.isnan(row.of.low) and math.isnan(row.of.high)
     assert (row.of.pairs, row.of.unpaired, row.gaps) == (2, 3, (10.0, 30.0))
     assert by_name(compared) == {
-        "simsr, cheetah_run (return)": ["+20.0 [+10.0, +30.0]", "0.5", "2", "3"]
+        "simsr, cheetah_run (return)": ["+20.0, no interval: 2 seeds", "0.5", "0.5", "2", "3"]
     }
+    assert (records(compared)[0]["low"], records(compared)[0]["high"]) == ("", "")
     assert compared.unpaired == 3
     assert "cheetah_run, simsr: n = 3 of 4 at the budget" in compared.notes
     caption = str(figures.forest(read_study([tmp_path]), compared).get_label())
     assert "only one of the two has their seed: 3 runs." in caption
+    assert "(n = 2; dots); no interval: 2 seeds." in caption
 
 
 def test_what_cannot_be_paired_is_named(tmp_path: Path) -> None:
@@ -156,15 +168,21 @@ def test_methods_without_a_common_seed_of_a_task_are_not_pooled(tmp_path: Path) 
     assert [row.task for row in compared.rows] == [CHEETAH]
     assert "All tasks: simsr is left out: no seed in common on some task" in compared.notes
     [(_, cells)] = pair_table(study).rows
-    assert [cell.text for cell in cells[1:]] == ["–"] * 3
+    assert [cell.text for cell in cells[1:]] == ["–"] * 4
 
 
-def test_one_pair_has_no_width(tmp_path: Path) -> None:
-    compared = differences(
-        study_of(tmp_path, {(CHEETAH, "drqv2"): [1.0], (CHEETAH, "mico"): [4.0]}), "drqv2"
-    )
-    assert tuple(compared.rows[0].of[:4]) == (3.0, 3.0, 3.0, 1.0)
-    assert "A task with one pair adds no width to an interval" in compared.notes
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_pairs_have_no_interval(n: int, tmp_path: Path) -> None:
+    """A point for each pair and a mark at their mean, without a bar; the cell says why."""
+    study = study_of(tmp_path, {(CHEETAH, "drqv2"): [1.0] * n, (CHEETAH, "mico"): [4.0] * n})
+    compared = differences(study, "drqv2")
+    ((cell, *_),) = (cells for _, cells in difference_table(compared).rows)
+    assert (cell.text, cell.remark) == ("+3.00", f"no interval: {n} seed" + "s" * (n > 1))
+    (panel,) = figures.forest(study, compared).axes
+    assert not panel.patches
+    assert [list(line.get_xdata()) for line in panel.lines] == [[3.0, 3.0], [3.0] * n, [0, 0]]
+    page = page_of(tmp_path, out=tmp_path / "page", baseline="drqv2")
+    assert f"<td>+3.00<small> {cell.remark}</small></td>" in page.source
 
 
 def test_a_baseline_is_a_label_with_its_settings(tmp_path: Path) -> None:
@@ -200,14 +218,17 @@ def test_the_forest_plot_shows_the_numbers(tmp_path: Path) -> None:
     assert list(panels(figure)) == ["all tasks", "cheetah_run", "hammer"]
     axes = panels(figure)["cheetah_run"]
     (bar,) = axes.patches
-    assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx((100.0, 300.0))
+    assert (bar.get_x(), bar.get_x() + bar.get_width()) == pytest.approx(
+        (70.075, 329.925), abs=0.01
+    )
     drawn = [list(line.get_xdata()) for line in axes.lines]
-    assert drawn == [[200.0, 200.0], [100.0, 200.0, 300.0], [0, 0]]  # mean, pairs, the zero line
+    pairs = [100.0, 200.0, 300.0, 200.0]
+    assert drawn == [[200.0, 200.0], pairs, [0, 0]]  # mean, pairs, the zero line
     named = panels(figure)["all tasks"].get_yticklabels()  # shared by the others
     assert [text.get_text() for text in named] == ["simsr"]
     assert axes.get_xlabel() == "difference of return"
     caption = str(figure.get_label())
-    for words in ("minus those of drqv2", "n = 3;", "95% stratified bootstrap", "10,000 resamples"):
+    for words in ("minus those of drqv2", "n = 4;", "95% interval (Student's t)"):
         assert words in caption
     assert "Left out" not in caption
 

@@ -106,7 +106,10 @@ def test_caption_names_unequal_seeds_and_mixed_settings(tmp_path: Path) -> None:
     assert "(n = 2, but 1 for mico on cheetah_run)" in caption
     assert "cheetah_run: not comparable, quality is fast and full." in caption
     best = str(figures.ablation(read_study([tmp_path])).get_label())
-    assert "cheetah_run: not comparable" in best and "One seed has no interval." in best
+    assert (
+        "cheetah_run: not comparable" in best
+        and "no interval: 1 seed; no interval: 2 seeds." in best
+    )
 
 
 def test_coefficient_is_that_of_train_jsonl(tmp_path: Path) -> None:
@@ -125,7 +128,8 @@ def test_coefficient_is_that_of_train_jsonl(tmp_path: Path) -> None:
 
 
 def test_ablation_shows_the_best_and_its_interval(tmp_path: Path) -> None:
-    for seed, best in enumerate((100.0, 200.0, 600.0), 1):
+    bests = [100.0, 200.0, 600.0, 400.0]
+    for seed, best in enumerate(bests, 1):
         write_run(tmp_path, [0.0, best, 50.0, 999.0], seed=seed)
         write_run(tmp_path, [0.0, 70.0, 50.0, 999.0], method="mico", seed=seed)
         for method in ("drqv2", "mico"):
@@ -136,21 +140,26 @@ def test_ablation_shows_the_best_and_its_interval(tmp_path: Path) -> None:
         (patch.get_x(), patch.get_x() + patch.get_width(), patch.get_y() + patch.get_height() / 2)
         for patch in axes.patches
     ]
-    ends = stats.interval(stats.iqm, {CHEETAH: np.array([100.0, 200.0, 600.0])}, seed=4)
+    ends = stats.interval(stats.iqm, {CHEETAH: np.array(bests)}, seed=4)
     assert drawn[0] == pytest.approx((float(ends.low), float(ends.high), 0))
     assert drawn[1] == pytest.approx((70.0, 70.0, 1))
     marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "None"]
     assert marks == [300.0, 70.0]
     dots = [list(line.get_xdata()) for line in axes.lines if line.get_marker() == "o"]
-    assert dots == [[100.0, 200.0, 600.0], [70.0] * 3]
+    assert dots == [bests, [70.0] * 4]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["drqv2", "mico"]
     assert axes.yaxis_inverted()
-    # All tasks: 0.1, 0.2, 0.6 and ½ three times; one dropped at each end leaves 0.2 and three ½.
+    # All tasks: 0.1, 0.2, 0.4, 0.6 and ½ four times; two dropped at each end leave 0.4 and three ½.
     overall = panel(figure, "all tasks")
     marks = [line.get_xdata()[0] for line in overall.lines]
-    assert marks == pytest.approx([(0.2 + 3 * 0.5) / 4, (0.07 + 0.07 + 0.5 + 0.5) / 4])
+    assert marks == pytest.approx([(0.4 + 3 * 0.5) / 4, (0.07 + 0.07 + 0.5 + 0.5) / 4])
     caption = str(figure.get_label())
-    for words in ("within 20 frames", "interquartile mean", "n = 3", "95% stratified bootstrap"):
+    for words in (
+        "within 20 frames",
+        "interquartile mean",
+        "n = 4",
+        "95% interval (Student's t with",
+    ):
         assert words in caption
 
 
@@ -270,7 +279,7 @@ def row(method: str, seed: int, **measures: float) -> dict[str, object]:
 
 
 def test_a_panel_for_each_measure_with_means_seeds_and_what_was_before() -> None:
-    values = {"simsr": [0.1, 0.3], "zp": [0.6, 0.8]}
+    values = {"simsr": [0.1, 0.3, 0.1, 0.3], "zp": [0.6, 0.8, 0.6, 0.8]}
     rows = [
         row(method, seed, denoising_ood=value, state_r2=value / 2)
         for method, both in values.items()
@@ -281,13 +290,20 @@ def test_a_panel_for_each_measure_with_means_seeds_and_what_was_before() -> None
     assert [label.get_text() for label in panels[0].get_yticklabels()] == ["simsr", "zp"]
     mean, dots, before, _, _, another = panels[0].lines
     assert mean.get_xdata() == pytest.approx([0.2, 0.2])
-    assert list(dots.get_xdata()) == [0.1, 0.3] and list(dots.get_ydata()) == [0, 0]
+    assert list(dots.get_xdata()) == values["simsr"] and list(dots.get_ydata()) == [0] * 4
     assert before.get_xdata() == pytest.approx([0.05, 0.05])
     assert another.get_xdata() == pytest.approx([0.175, 0.175])
     bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in panels[0].patches]
-    assert np.allclose(bars, [(0.1, 0.3), (0.6, 0.8)])
+    reach = 3.182446 * 0.1 * (4 / 3) ** 0.5 / 2  # t(3), and a standard deviation of 0.1·√(4/3)
+    assert np.allclose(bars, [(0.2 - reach, 0.2 + reach), (0.7 - reach, 0.7 + reach)])
 
 
-def test_one_seed_has_a_dot_and_no_interval() -> None:
-    (panel,) = draw_offline([row("simsr", 0, state_r2=0.4)]).axes
-    assert list(panel.lines[0].get_xdata()) == [0.4] and not panel.patches
+@pytest.mark.parametrize("n", [1, 3])
+def test_few_seeds_have_dots_and_no_interval(n: int) -> None:
+    figure = draw_offline([row("simsr", seed, state_r2=0.4) for seed in range(n)])
+    (panel,) = figure.axes
+    mean, dots, _ = panel.lines
+    assert mean.get_xdata() == pytest.approx([0.4, 0.4])
+    assert list(dots.get_xdata()) == [0.4] * n and not panel.patches
+    words = f"(dots); no interval: {n} seed" + "s" * (n > 1) + ". Dashed"
+    assert words in str(figure.get_label())

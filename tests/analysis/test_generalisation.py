@@ -43,15 +43,15 @@ def rows(study: Study) -> dict[str, list[str]]:
 def test_the_gap_is_of_the_same_seed_and_evaluation(study: Study) -> None:
     # Of drqv2 50 and 10: mean 30, deviation 40/√2. On hammer 0.4 and 0.6 of success.
     assert rows(study) == {
-        "cheetah_run, drqv2": ["230 ± 113", "200 ± 141", "+30 ± 28", "2"],
-        "cheetah_run, mico": ["200 ± 141", "200 ± 141", "+0 ± 0", "2 of 3"],
-        "hammer, drqv2 (success, %)": ["70.0 ± 14.1", "20.0 ± 0.0", "+50.0 ± 14.1", "2"],
+        "cheetah_run, drqv2": ["230 ± 113", "200 ± 141", "27%", "+30 ± 28", "2"],
+        "cheetah_run, mico": ["200 ± 141", "200 ± 141", "27%", "+0 ± 0", "2 of 3"],
+        "hammer, drqv2 (success, %)": ["70.0 ± 14.1", "20.0 ± 0.0", "–", "+50.0 ± 14.1", "2"],
     }
     table = gap_table(study)
     assert [column.label for column in table.columns] == [
-        *("training variants", "evaluation variants", "gap", "N")
+        *("training variants", "evaluation variants", "of the published final return", "gap", "N")
     ]
-    assert table.notes == ("Scores are at 10 frames.",)
+    assert table.notes == ("Scores are at 10 frames.", tables.PUBLISHED_NOTE)
     assert "hammer, drqv2" in table.text() and "+50.0" in table.markdown()
 
 
@@ -89,8 +89,8 @@ def test_evaluations_before_there_were_two_are_left_out(tmp_path: Path) -> None:
     assert curve(run).frames.tolist() == [0, 10, 20]
     assert curve(run, variants="gap").frames.tolist() == [10]
     (cells,) = (cells for _, cells in gap_table(study, budget=20).rows)
-    assert [cell.text for cell in cells] == ["8.00", "6.00", "+2.00", "1"]
-    assert cells[2].remark == "at 10 frames"
+    assert [cell.text for cell in cells] == ["8.00", "6.00", "1%", "+2.00", "1"]
+    assert cells[3].remark == "at 10 frames"
 
 
 def test_a_study_without_training_variants(tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_meta_world_is_scored_by_success(tmp_path: Path) -> None:
     page = page_of(tmp_path, out=tmp_path / "page")
     first, second = summary_of(page)
     assert first[2:5] == ["80.0%", "80.0%", "650"] and second[2:5] == ["30.0%", "50.0%", "650"]
+    assert "of the published final return" not in page.text
     assert "<b>80.0%</b>" in page.source and page.data["measures"] == ["success"]
     fake_run(tmp_path / "b")
     assert "final return" not in page_of(tmp_path / "b", out=tmp_path / "pb").text
@@ -348,10 +349,10 @@ def test_statistics_are_those_of_the_tables(tmp_path: Path) -> None:
     study = study_of(
         tmp_path,
         {
-            (CHEETAH, "drqv2"): [200.0, 400.0],
-            (HAMMER, "drqv2"): [0.4, 0.8],
-            (CHEETAH, "mico"): [1000.0, 1000.0],
-            (HAMMER, "mico"): [1.0, 1.0],
+            (CHEETAH, "drqv2"): [200.0, 400.0] * 2,
+            (HAMMER, "drqv2"): [0.4, 0.8] * 2,
+            (CHEETAH, "mico"): [1000.0] * 3,
+            (HAMMER, "mico"): [1.0] * 3,
             ("dmc:walker_run", "mico"): [500.0],
         },
     )
@@ -359,8 +360,10 @@ def test_statistics_are_those_of_the_tables(tmp_path: Path) -> None:
     for table in (tables.aggregate_table(study), tables.pair_table(study)):
         assert table.caption in page.text
         for name, cells in table.rows:
-            row = "".join(f"<td>{text}</td>" for text in (name, *(cell.text for cell in cells)))
-            assert row in page.source
+            remarks = [f"<small> {cell.remark}</small>" if cell.remark else "" for cell in cells]
+            texts = [cell.text + remark for cell, remark in zip(cells, remarks, strict=True)]
+            assert "".join(f"<td>{text}</td>" for text in (name, *texts)) in page.source
+    assert page.source.count("<small> no interval: 3 seeds</small>") == 5 + 2
     assert "walker_run is left out: not all methods have a score." in page.text
     drqv2, mico = page.data["profiles"]
     shares = dict(zip(drqv2["x"], drqv2["y"], strict=True))
@@ -369,6 +372,11 @@ def test_statistics_are_those_of_the_tables(tmp_path: Path) -> None:
     assert mico["y"] == [1.0] * 100 + [0.0]
     for low, share, high in zip(drqv2["low"], drqv2["y"], drqv2["high"], strict=True):
         assert low <= share <= high
+    assert "low" not in mico and "high" not in mico  # of three seeds
+    first, second, _, _, last = page.data["groups"]
+    assert first["best_ends"]["return"] == pytest.approx([116.25, 483.75], abs=0.1)
+    assert last["best_ends"] == {"return": None, "success": None}
+    assert {group["label"] for group in (first, second)} == {0, 1}
 
 
 def test_statistics_that_cannot_be_made(tmp_path: Path) -> None:

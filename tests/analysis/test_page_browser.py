@@ -305,12 +305,38 @@ def test_ablations_compare_a_family(page: Path, chromium: Browser) -> None:
     )
     assert words[:6] == [
         "simsr-rev",
-        "421.5 ± 0.5",
+        "422, 2 seeds",
         "simsr-rev-no-c",
-        "431.5 ± 0.5",
+        "432, 2 seeds",
         "simsr",
-        "411.5 ± 0.5",
+        "412, 2 seeds",
     ]
+    lines = chromium.run("return document.querySelectorAll('#ablations svg g line').length")
+    assert lines == 0  # two seeds have no interval
+
+
+def test_ablations_of_enough_seeds_have_intervals(chromium: Browser, tmp_path: Path) -> None:
+    for seed in range(4):  # the best of simsr-rev: 0, 100, 200 and 300, mean 150 ± 3.182 · 64.5
+        fake_run(tmp_path / "runs", seed=seed, returns=[0.0, 100.0 * seed])
+        fake_run(tmp_path / "runs", method="simsr", seed=seed, returns=[0.0, 50.0])
+    chromium.open(write_page(read_study([tmp_path / "runs"]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")
+    words = chromium.run(
+        "return [...document.querySelectorAll('#ablations svg text')].map((t) => t.firstChild.data)"
+    )
+    assert words[:4] == ["simsr-rev", "150 [-55, 355]", "simsr", "50.0 [50.0, 50.0]"]
+    ends = chromium.run(
+        "const [line] = document.querySelectorAll('#ablations svg g line');"
+        "return ['x1', 'x2'].map((name) => Number(line.getAttribute(name)))"
+    )
+    dots = chromium.run(
+        "return [...document.querySelectorAll('#ablations svg g')[0].querySelectorAll('circle')]"
+        ".map((dot) => Number(dot.getAttribute('cx')))"
+    )
+    low, high = min(dots), max(dots)  # the seeds 0 and 300
+    assert ends == pytest.approx(
+        [low - 55.4 / 300 * (high - low), high + 55.4 / 300 * (high - low)], abs=0.3
+    )
 
 
 def test_a_watched_page_reloads_itself(page: Path, chromium: Browser, tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.analysis.runs import study_of, write_run
 
-from revbis.analysis import tables
+from revbis.analysis import stats, tables
 from revbis.analysis.scores import budgets, pool_scores
 from revbis.analysis.study import Study, read_study
 
 CHEETAH, WALKER, HAMMER = "dmc:cheetah_run", "dmc:walker_run", "metaworld:hammer"
+OF = "of the published final return"
 
 
 def final(study: Study, budget: int | None = None, reported: bool = False) -> tables.Table:
@@ -53,13 +55,35 @@ def three_methods(out: Path) -> Study:
 def test_best_is_bold_and_second_underlined(tmp_path: Path) -> None:
     table = final(three_methods(tmp_path))
     assert cells(table) == {
-        "task": ["drqv2 (measured)", "mico (measured)", "simsr (measured)"],
-        "---": ["---:"] * 3,
-        "cheetah_run": ["200 ± 100", "**400 ± 0**", "<ins>330 ± 26</ins>"],
-        "hammer (success, %)": ["**60.0 ± 17.3**", "<ins>10.0 ± 0.0</ins>", "**60.0 ± 0.0**"],
+        "task": ["drqv2 (measured)", "mico (measured)", "simsr (measured)", f"{OF} (measured)"],
+        "---": ["---:"] * 4,
+        "cheetah_run": ["200 ± 100", "**400 ± 0**", "<ins>330 ± 26</ins>", "27–55%"],
+        "hammer (success, %)": ["**60.0 ± 17.3**", "<ins>10.0 ± 0.0</ins>", "**60.0 ± 0.0**", "–"],
     }
     assert "mean ± one standard deviation (n − 1) over n = 3 seeds" in table.full_caption()
-    assert table.notes == ("Scores are at 10 frames.",)
+    assert table.notes == ("Scores are at 10 frames.", tables.PUBLISHED_NOTE)
+    assert float(records(table)[0]["of_published"]) == pytest.approx(200 / 729)
+    assert records(table)[-1]["of_published"] == ""
+
+
+@pytest.mark.parametrize(
+    ("task", "published"),
+    [
+        *(("dmc:cartpole_swingup", 865), ("dmc:walker_walk", 767), ("dmc:cheetah_run", 729)),
+        *(("dmc:walker_run", None), ("metaworld:hammer", None), ("gym:Pendulum-v1", None)),
+    ],
+)
+def test_the_published_final_return(task: str, published: int | None, tmp_path: Path) -> None:
+    """DrQ-v2's, where it is known; 173 is a fifth of 865, 22.6% of 767 and 23.7% of 729."""
+    assert stats.published_return(task) == published
+    table = final(study_of(tmp_path, {(task, "drqv2"): [173.0]}))
+    shown = [column.label for column in table.columns]
+    if published is None:
+        assert shown == ["drqv2"] and OF not in "".join(table.notes)
+    else:
+        ((_, (_, cell)),) = table.rows
+        assert shown == ["drqv2", OF]
+        assert cell.text == {865: "20%", 767: "23%", 729: "24%"}[published]
 
 
 def test_csv_has_the_whole_numbers(tmp_path: Path) -> None:
@@ -84,13 +108,13 @@ def test_reported_numbers_stand_apart(tmp_path: Path) -> None:
     table = final(three_methods(tmp_path), reported=True)
     row = cells(table)["cheetah_run"]
     assert row[:3] == ["200 ± 100", "**400 ± 0**", "<ins>330 ± 26</ins>"]
-    assert row[3:] == [
+    assert row[3] == "27–55%" and row[4:] == [
         *("791 ± 26", "**848 ± 22**", "483 ± 19", "767 ± 76"),
         *("<ins>821 ± 48</ins>", "691 ± 42", "728 ± 32", "565 ± 61"),
     ]
-    assert cells(table)["hammer (success, %)"][3:] == ["–"] * 8
+    assert cells(table)["hammer (success, %)"][3:] == ["–"] * 9
     head = cells(table)["task"]
-    assert head[0] == "drqv2 (measured)" and head[3] == "MICo† (reported)"
+    assert head[0] == "drqv2 (measured)" and head[4] == "MICo† (reported)"
     assert "NOT at the paper's scale" in table.full_caption()
     assert any("frames 10 (1,000,000)" in note and "pixels 48 (84)" in note for note in table.notes)
     reported = [one for one in records(table) if one["source"] == "reported"]
@@ -108,9 +132,9 @@ def test_tasks_the_paper_does_not_report(tmp_path: Path) -> None:
 
 def test_one_seed_has_no_spread(tmp_path: Path) -> None:
     table = final(study_of(tmp_path, {(CHEETAH, "drqv2"): [123.4], (CHEETAH, "mico"): [99.0]}))
-    assert cells(table)["cheetah_run"] == ["**123**", "<ins>99</ins>"]
+    assert cells(table)["cheetah_run"] == ["**123**", "<ins>99</ins>", "14–17%"]
     assert "one seed (n = 1), so no spread is known" in table.full_caption()
-    assert records(table)[0]["standard_deviation"] == "nan"
+    assert records(table)[0]["standard_deviation"] == ""
 
 
 def test_seeds_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -131,12 +155,13 @@ def test_seeds_that_are_not_there_yet(tmp_path: Path) -> None:
         "mico": "500 ± 0 (n = 2 of 3)",  # the highest, but not ranked
         "mico-rev": "**400** (n = 1)",
         "simsr": "40 ± 0 (at 10 frames)",
+        OF: "5–69%",
     }
     of_mico = next(one for one in records(table) if one["method"] == "mico")
     assert (of_mico["seeds"], of_mico["seeds_short_of_budget"]) == ("1 2", "3")
     early = on_cheetah(final(study, 10))
     assert early["mico"] == "**50.0 ± 0.0**" and early["simsr"] == "<ins>40.0 ± 0.0</ins>"
-    (note,) = final(study, 10).notes
+    note, _ = final(study, 10).notes
     assert note == "Scores are at 10 frames; the runs' own budget is 20."
 
 
@@ -146,8 +171,8 @@ def test_while_all_are_running_the_last_common_frame_counts(tmp_path: Path) -> N
     study = read_study([tmp_path])
     assert budgets(study) == {CHEETAH: 20}
     table = final(study)
-    assert cells(table)["cheetah_run"] == ["<ins>2.00</ins>", "**6.00**"]
-    assert table.notes == ("Scores are at 20 frames; the runs' own budget is 90.",)
+    assert cells(table)["cheetah_run"] == ["<ins>2.00</ins>", "**6.00**", "0–1%"]
+    assert table.notes[0] == "Scores are at 20 frames; the runs' own budget is 90."
 
 
 def test_unequal_budgets_are_compared_at_the_smaller(tmp_path: Path) -> None:
@@ -155,8 +180,8 @@ def test_unequal_budgets_are_compared_at_the_smaller(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 200.0], method="mico")
     write_run(tmp_path, [0.0, 1.0, 2.0], task=WALKER)
     table = final(read_study([tmp_path]))
-    assert cells(table)["cheetah_run"] == ["<ins>100</ins>", "**200**"]
-    assert table.notes == (
+    assert cells(table)["cheetah_run"] == ["<ins>100</ins>", "**200**", "14–27%"]
+    assert table.notes[:2] == (
         "Scores on cheetah_run are at 10 frames; the runs' own budget is 10 and 20.",
         "Scores on walker_run are at 20 frames.",
     )
@@ -172,7 +197,7 @@ def test_mixed_environments_are_not_ranked(
     write_run(tmp_path, [0.0, 100.0])
     write_run(tmp_path, [0.0, 200.0], method="mico", **settings)
     table = final(read_study([tmp_path]))
-    assert cells(table)["cheetah_run"] == ["100", "200"]
+    assert cells(table)["cheetah_run"] == ["100", "200", "14–27%"]
     assert any(why in note and note.endswith("; not ranked") for note in table.notes)
 
 
@@ -180,7 +205,7 @@ def test_scores_at_different_frames_are_not_ranked(tmp_path: Path) -> None:
     write_run(tmp_path, {0: 0.0, 10: 100.0, 20: 150.0}, frames=20)
     write_run(tmp_path, {0: 0.0, 15: 200.0, 30: 250.0}, method="mico", frames=30, eval_every=15)
     table = final(read_study([tmp_path]))
-    assert cells(table)["cheetah_run"] == ["150", "200 (at 15 frames)"]
+    assert cells(table)["cheetah_run"] == ["150", "200 (at 15 frames)", "21–27%"]
     assert any("evaluations are at different frames; not ranked" in n for n in table.notes)
 
 
@@ -189,7 +214,7 @@ def test_best_within_the_budget(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 100.0, 250.0, 950.0], method="mico")
     study = read_study([tmp_path])
     table = tables.score_table(study, kind="best", budget=20, reported=False)
-    assert cells(table)["cheetah_run"] == ["**300**", "<ins>250</ins>"]
+    assert cells(table)["cheetah_run"] == ["**300**", "<ins>250</ins>", "34–41%"]
     assert table.caption.startswith("Best evaluation within the budget")
     assert any("eval_episodes is 3 and 5, which biases a best score" in n for n in table.notes)
     assert not any("biases" in note for note in final(study).notes)
@@ -204,9 +229,10 @@ def test_equal_scores_share_their_rank(tmp_path: Path) -> None:
         "mico": "**0.30**",
         "simsr": "<ins>0.20</ins>",
         "dbc": "0.10",
+        OF: "0%",
     }
     alone = final(study_of(tmp_path / "alone", {(CHEETAH, "drqv2"): [1.0]}))
-    assert cells(alone)["cheetah_run"] == ["1.00"]
+    assert cells(alone)["cheetah_run"] == ["1.00", "0%"]
 
 
 def test_nothing_to_tabulate(tmp_path: Path) -> None:
@@ -235,13 +261,13 @@ def test_latex_is_whole(tmp_path: Path) -> None:
     text = final(read_study([tmp_path]), reported=True).latex()
     body = text[text.index(r"\begin{tabular}") : text.index(r"\end{tabular}")]
     columns = len(re.search(r"\{(lr+)\}", body).group(1))  # type: ignore[union-attr]
-    assert columns == 1 + 4 + 8
+    assert columns == 1 + 5 + 8
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 4
     for row in rows:
         spans = [int(one) for one in re.findall(r"\\multicolumn\{(\d+)\}", row)]
         assert len(re.findall(r"(?<!\\)&", row)) + 1 + sum(spans) - len(spans) == columns
-    assert r"\cmidrule(lr){2-5} \cmidrule(lr){6-13}" in body
+    assert r"\cmidrule(lr){2-6} \cmidrule(lr){7-14}" in body
     assert r"cheetah\_run & " in body and r"\underline{330 $\pm$ 26}" in body
     assert r"hammer (success, \%)" in body and r"MICo$\dagger$" in body
     stack = []
@@ -273,52 +299,94 @@ def test_aggregates(tmp_path: Path) -> None:
     study = study_of(
         tmp_path,
         {
-            (CHEETAH, "drqv2"): [500.0, 500.0],
-            ("dmc:reach_duplo", "drqv2"): [125.0, 125.0],
-            (HAMMER, "drqv2"): [0.2, 0.2],
-            (CHEETAH, "mico"): [100.0, 100.0],
+            (CHEETAH, "drqv2"): [500.0] * 4,
+            ("dmc:reach_duplo", "drqv2"): [125.0] * 4,
+            (HAMMER, "drqv2"): [0.2] * 4,
+            (CHEETAH, "mico"): [100.0] * 4,
             ("dmc:reach_duplo", "mico"): [25.0],
             (WALKER, "mico"): [900.0],
-            (HAMMER, "mico"): [0.1, 0.1],
+            (HAMMER, "mico"): [0.1] * 4,
         },
     )
     write_run(tmp_path, [5.0], method="simsr", frames=20)
     table = tables.aggregate_table(read_study([tmp_path]))
-    # ½, ½ and 0.2 (of six runs one is dropped at each end); 0.1 three times.
+    # ½, ½ and 0.2 (of twelve runs three are dropped at each end); 0.1 three times.
     assert cells(table)["drqv2"] == [
-        "0.425 [0.425, 0.425]",
+        "0.450 [0.450, 0.450]",
         "0.500 [0.500, 0.500]",
         "0.400 [0.400, 0.400]",
         "0.600 [0.600, 0.600]",
-        "0.212 [0.212, 0.212]",  # straight from 0 to the final score: half of it
+        "0.225 [0.225, 0.225]",  # straight from 0 to the final score: half of it
     ]
-    assert cells(table)["mico"][0] == "0.100 [0.100, 0.100]" and "simsr" not in cells(table)
+    assert cells(table)["mico"] == [
+        *["0.100 (no interval: 1 seed)"] * 3,
+        "0.900 (no interval: 1 seed)",
+        "0.050 (no interval: 1 seed)",
+    ]
+    assert "simsr" not in cells(table)
     assert study.tasks == [CHEETAH, "dmc:reach_duplo", WALKER, HAMMER]
     notes = "\n".join(table.notes)
     assert "walker_run is left out: not all methods have a score" in notes
     assert "simsr is left out: it has no score yet" in notes
     assert "Scores from 0 to 250 are normalised to 0 to 1 on reach_duplo." in notes
-    assert [one["runs"] for one in records(table)[::5]] == ["6", "5"]
+    first, second = records(table)[::5]
+    assert (first["runs"], second["runs"]) == ("12", "9")
+    assert (float(first["low"]), second["low"], second["high"]) == (pytest.approx(0.45), "", "")
+
+
+def test_intervals_of_aggregates_are_those_of_the_statistics(tmp_path: Path) -> None:
+    finals = np.random.default_rng(0).normal(500, 100, (2, 5))
+    scores = dict(zip((CHEETAH, WALKER), finals, strict=True))
+    study = study_of(tmp_path, {(task, "drqv2"): each.tolist() for task, each in scores.items()})
+    (row,) = (row for name, row in tables.aggregate_table(study, seed=3).rows if name == "drqv2")
+    normal = {task: each / 1000 for task, each in scores.items()}
+    wanted = [
+        stats.interval(stats.iqm, normal, seed=3),
+        stats.interval(stats.median, normal, seed=3),
+        stats.mean_interval(normal),
+        stats.gap_interval(normal),
+    ]
+    for cell, (value, low, high) in zip(row, wanted, strict=False):
+        assert cell.text == f"{value:.3f} [{low:.3f}, {high:.3f}]" and not cell.remark
 
 
 def test_pairs(tmp_path: Path) -> None:
-    """Seeds 1, 2 and 3 of simsr are 0.1, 0.2 and 0.3 above those of drqv2; mico has another."""
+    """Seeds 1 to 4 of simsr are 0.1, 0.2, 0.3 and 0.2 above those of drqv2; mico has another.
+
+    The differences have a standard deviation of √(0.02/3), and t(3) is 3.182: 0.2 ± 0.130.
+    Of 2^4 patterns of signs all plus and all minus are as large: p is 1/8, and so is Holm's, as the
+    pair is alone in its family.
+    """
     study_of(
         tmp_path,
-        {(CHEETAH, "drqv2"): [100.0, 300.0, 500.0], (CHEETAH, "simsr"): [200.0, 500.0, 800.0]},
+        {
+            (CHEETAH, "drqv2"): [100.0, 300.0, 500.0, 0.0],
+            (CHEETAH, "simsr"): [200.0, 500.0, 800.0, 200.0],
+        },
     )
     write_run(tmp_path, [0.0, 900.0], method="mico", seed=9)
     table = tables.pair_table(read_study([tmp_path]))
     assert [name for name, _ in table.rows] == ["mico vs simsr", "mico vs drqv2", "simsr vs drqv2"]
-    improvement, difference, p_value, pairs = cells(table)["simsr vs drqv2"]
-    # Wins of 200, 500 and 800 over 100, 300 and 500: 1, 2.5 and 3 of 3.
-    assert improvement.startswith("0.72 [") and difference == "+0.200 [+0.100, +0.300]"
-    assert (p_value, pairs) == ("0.25", "3")
-    assert cells(table)["mico vs drqv2"] == ["1.00 [1.00, 1.00]", "–", "–", "–"]
+    improvement, difference, p_value, holm, pairs = cells(table)["simsr vs drqv2"]
+    # Wins of 200, 500, 800 and 200 over 100, 300, 500 and 0: 2, 3.5, 4 and 2 of 4.
+    assert improvement.startswith("0.72 [") and difference == "+0.200 [+0.070, +0.330]"
+    assert (p_value, holm, pairs) == ("0.12", "0.12", "4")
+    assert cells(table)["mico vs drqv2"] == ["1.00 (no interval: 1 seed)", "–", "–", "–", "–"]
+    assert table.notes[-1] == "Family of Holm's correction: all pairs in this table, 1 in number."
     last = records(table)[2]
     assert (last["method"], last["other"], last["unpaired"]) == ("simsr", "drqv2", "0")
-    assert float(last["improvement"]) == pytest.approx(6.5 / 9)
-    assert "A task with one seed adds no width to an interval." in table.notes
+    assert float(last["improvement"]) == pytest.approx(11.5 / 16)
+    assert records(table)[0]["improvement_low"] == ""
+
+
+def test_pairs_are_corrected_for_their_number(tmp_path: Path) -> None:
+    """All five seeds of a method are above those of the next: p is 1/16 for each of three pairs."""
+    finals = {"drqv2": 100.0, "mico": 200.0, "simsr": 300.0}
+    seeds = {m: [score + seed for seed in range(5)] for m, score in finals.items()}
+    table = tables.pair_table(study_of(tmp_path, {(CHEETAH, m): v for m, v in seeds.items()}))
+    assert [float(one["p_value"]) for one in records(table)] == [1 / 16] * 3
+    assert [float(one["p_holm"]) for one in records(table)] == [3 / 16] * 3
+    assert "all pairs in this table, 3 in number" in table.notes[-1]
 
 
 def test_mixed_tasks_are_left_out_of_aggregates(tmp_path: Path) -> None:
@@ -349,5 +417,9 @@ def test_plain_text_fits_a_terminal(width: int, tmp_path: Path) -> None:
                 *(word for cell in row for word in cell.text.split()),
             } - words == set()
     text = final(three_methods(tmp_path / "again")).text()
-    lines = "task cheetah_run|  drqv2 (measured)  200 ± 100|  mico (measured)   400 ± 0 (best)"
-    assert lines.replace("|", "\n") in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    at = lines.index("task cheetah_run")
+    assert lines[at + 1 : at + 3] == [
+        "drqv2 (measured) 200 ± 100",
+        "mico (measured) 400 ± 0 (best)",
+    ]

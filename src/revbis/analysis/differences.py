@@ -149,7 +149,7 @@ def difference_table(compared: Differences) -> Table:
     )
     columns = tuple(Column(name, "measured") for name in _COLUMNS)
     notes = (
-        family_note(len(rows), f"comparisons with {compared.baseline}"),
+        family_note(len(rows), f"all comparisons with {compared.baseline}"),
         *(f"{note}." for note in compared.notes),
     )
     return Table(caption, "method", columns, tuple(rows), notes, tuple(records))

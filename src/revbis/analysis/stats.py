@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtri
 
 from revbis.envs.suites import suite_of
 from revbis.io import schema, statistics
@@ -30,7 +29,7 @@ Scores = Mapping[str, Array]
 PATTERNS = 10_000  # of signs, where not all are tried
 _MOST_RESAMPLES = 10**7
 _MOST_PATTERNS = 2**16  # of signs, up to which the test is exact
-_Z = float(ndtri(0.975))
+_Z = NormalDist().inv_cdf(0.975)
 
 
 class Summary(NamedTuple):
@@ -279,12 +278,15 @@ def improvement_interval(scores: Scores, other: Scores) -> Interval[float]:
         return theta * (1 - theta) * sum(parts) / len(counts) ** 2
 
     def lowest(share: float) -> float:
-        """Between 0, which is too far, and the share itself, which is not."""
-        if share == 0:
-            return 0.0
-        return float(
-            brentq(lambda at: (share - at) ** 2 - _Z**2 * variance(at), 0.0, share * (1 - 1e-12))
-        )
+        """By bisection between 0, which is too far, and the share itself, which is not."""
+        far, near = 0.0, share
+        for _ in range(50):
+            middle = (far + near) / 2
+            if (share - middle) ** 2 > _Z**2 * variance(middle):
+                far = middle
+            else:
+                near = middle
+        return far
 
     return Interval(value, lowest(value), 1 - lowest(1 - value))  # θ and 1 − θ vary alike
 

@@ -34,7 +34,7 @@ from revbis.io.statistics import no_interval
 from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from revbis.analysis.study import RunGroup, Study
 
@@ -236,7 +236,7 @@ TESTED = (
 
 def family_note(count: int, what: str) -> str:
     """Which comparisons Holm's correction is for."""
-    return f"Family of Holm's correction: the {count} {what} of this table."
+    return f"Family of Holm's correction: {what} in this table, {count} in number."
 
 
 def interval_cell(ends: Sequence[float], seeds: int, spec: str) -> TableCell:
@@ -257,6 +257,11 @@ def published_share(task: str, mean: float) -> float | None:
     """A mean return relative to the published final one; None where none is known."""
     published = stats.published_return(task) if measure_of(task) == "return" else None
     return None if published is None else mean / published
+
+
+def has_published(tasks: Iterable[str]) -> bool:
+    """Whether a table of these tasks shows shares of published returns."""
+    return any(published_share(task, 0.0) is not None for task in tasks)
 
 
 def share_text(*shares: float | None) -> str:
@@ -322,6 +327,7 @@ def score_table(
         for system in paper.SYSTEMS
         if reported and any(system in paper.reported(task) for task in at)
     ]
+    published = has_published(at)
     measured = measured_scores(study, kind=kind, at=at, reported=reported)
     if not measured:
         raise ValueError("there is nothing to tabulate: no run was evaluated within the budget")
@@ -332,9 +338,10 @@ def score_table(
         cells = [score.cell if score else TableCell(NONE) for score in of_task.values()]
         digits = next((score.digits for score in of_task.values() if score), None)
         cells += _reported_cells([numbers.get(system) for system in systems], digits)
-        means = [score.summary.mean for score in of_task.values() if score]
-        share = share_text(*(published_share(task, mean) for mean in means))
-        cells.insert(len(of_task), TableCell(share))
+        if published:
+            means = [score.summary.mean for score in of_task.values() if score]
+            share = share_text(*(published_share(task, mean) for mean in means))
+            cells.insert(len(of_task), TableCell(share))
         unit = " (success, %)" if measure_of(task) == "success" else ""
         rows.append((short_name(task) + unit, tuple(cells)))
         if differing := _not_ranked(study, task, [score.of for score in of_task.values() if score]):
@@ -347,14 +354,15 @@ def score_table(
     of = f"mean ± one standard deviation (n − 1) over n = {usual} seeds"
     of = of if usual > 1 else "one seed (n = 1), so no spread is known,"
     among = "the measured and, separately, the reported columns" if systems else "methods"
-    columns = [Column(name, "measured") for name in (*study.labels, PUBLISHED)]
+    columns = [Column(label, "measured") for label in study.labels]
+    columns += [Column(PUBLISHED, "measured")] if published else []
     columns += [Column(paper.SYSTEMS[system], "reported") for system in systems]
     return Table(
         f"{what}: {of} unless a cell says otherwise.",
         "task",
         tuple(columns),
         tuple(rows),
-        (*notes, PUBLISHED_NOTE, *about),
+        (*notes, *([PUBLISHED_NOTE] if published else []), *about),
         tuple(records),
         marks=f"Bold: best, underlined: second of {among}.",
         scale=scale,
@@ -443,7 +451,7 @@ def pair_table(study: Study, *, budget: int | None = None, seed: int = 0) -> Tab
     columns = tuple(
         Column(name, "measured") for name in ("improvement", "difference", "p", "p, Holm", "N")
     )
-    notes = (*_pool_notes(study, pool), *([family_note(len(gaps), "pairs")] if gaps else []))
+    notes = (*_pool_notes(study, pool), *([family_note(len(gaps), "all pairs")] if gaps else []))
     return Table(caption, "methods", columns, tuple(rows), notes, tuple(records))
 
 
@@ -629,25 +637,29 @@ def gap_table(study: Study, *, budget: int | None = None) -> Table:
     """
     at = budgets(study, budget)
     lines = [
-        line for group in study.groups if (line := _gap_line(group, at[group.task])) is not None
+        line
+        for group in study.groups
+        if (line := _gap_line(group, at[group.task], has_published(at))) is not None
     ]
     if not lines:
         raise ValueError(
             "there is no generalisation gap: no run was evaluated on training variants too, which "
             "runs with a distractor or state noise are"
         )
-    notes = [*(f"{note}." for note in budget_notes(study, at)), PUBLISHED_NOTE]
+    notes = [f"{note}." for note in budget_notes(study, at)]
+    notes += [PUBLISHED_NOTE] if has_published(at) else []
     if any(run.config.distractor == GAUSSIAN for run in study.runs):
         notes.append(
             "The variants of the distractor gaussian have the same distribution: its gap is chance."
         )
     rows, records = zip(*lines, strict=True)
-    columns = tuple(Column(name, "measured") for name in _COLUMNS)
+    shown = [name for name in _COLUMNS if name != PUBLISHED or has_published(at)]
+    columns = tuple(Column(name, "measured") for name in shown)
     return Table(_GAP_CAPTION, "task and method", columns, rows, tuple(notes), records)
 
 
 def _gap_line(
-    group: RunGroup, budget: int
+    group: RunGroup, budget: int, published: bool
 ) -> tuple[tuple[str, tuple[TableCell, ...]], dict[str, Any]] | None:
     """A group's row and its numbers; None if it was not evaluated on both kinds of variants."""
     seen = group_scores(group, "final", budget, variants="train")
@@ -662,7 +674,7 @@ def _gap_line(
     remark = "" if gap.frames == budget else f"at {gap.frames:,} frames"
     cells = [TableCell(summary_text(summaries[name], digits)) for name in ("train", "eval")]
     share = published_share(group.task, float(values["eval"].mean()))
-    cells.append(TableCell(share_text(share)))
+    cells += [TableCell(share_text(share))] if published else []
     cells.append(TableCell(summary_text(summaries["gap"], digits, "+"), remark))
     count, seeds = len(gap.seeds), len(group.seeds)
     cells.append(TableCell(str(count) if count == seeds else f"{count} of {seeds}"))

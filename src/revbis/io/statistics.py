@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,6 +111,8 @@ def _reach(variances: Array, counts: Sequence[int]) -> Array:
         variances: What each sample adds to the statistic's variance, [samples, ...].
         counts: The samples' sizes.
     """
+    from scipy.special import stdtrit  # here: most reports begin without an interval
+
     total = variances.sum(axis=0)
     free = np.array([n - 1 for n in counts]).reshape(-1, *[1] * (variances.ndim - 1))
     parts = (variances**2 / free).sum(axis=0)

@@ -18,7 +18,13 @@ from revbis.analysis.page.sections import Media, paired_part, summary_rows
 from revbis.analysis.problems import failure_text
 from revbis.analysis.scores import Pooled, budget_notes, budgets, measure_of, pool_scores
 from revbis.analysis.study import Study, as_study
-from revbis.analysis.tables import PUBLISHED, PUBLISHED_NOTE, gap_table, yardstick_table
+from revbis.analysis.tables import (
+    PUBLISHED,
+    PUBLISHED_NOTE,
+    gap_table,
+    has_published,
+    yardstick_table,
+)
 from revbis.io import schema
 from revbis.io.files import atomic_write, shown_path
 
@@ -84,7 +90,7 @@ def _values(study: Study, media: Mapping[Path, Media], trainings: Trainings) -> 
         "messages": sections.messages(study, root, [*unread, *skipped]),
         "alarms": sections.alarms(study),
         "summary": summary_rows(study, at),
-        "published": PUBLISHED,
+        "published": PUBLISHED if has_published(study.tasks) else "",
         "published_note": PUBLISHED_NOTE,
         "gaps": sections.table_or_none(gap_table, study),
         "yardsticks": sections.table_or_none(yardstick_table, study),
