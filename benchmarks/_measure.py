@@ -1,4 +1,7 @@
-"""What the benchmarks share: one thread, fair timing, a table, a JSON line and an exit status."""
+"""What the benchmarks share: one thread, fair timing, a table, a JSON line and an exit status.
+
+The JSON line names the revision, the processor and the versions, so that it can be stored as it is.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from revbis.io.machine import processor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,18 +89,26 @@ def finish(benchmark: str, figures: dict[str, Any], missed: Sequence[str]) -> No
     for requirement in missed:
         print(f"MISSED: {requirement}")
     short = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in figures.items()}
-    print(json.dumps({"benchmark": benchmark, **short, "met": not missed}))
+    print_line({"benchmark": benchmark, **short, "met": not missed})
     sys.exit(1 if missed else 0)
+
+
+def print_line(figures: dict[str, Any]) -> None:
+    """Prints figures as a JSON line, with what they depend on beside the program."""
+    where = {
+        "revision": revision(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "torch")},
+    }
+    print(json.dumps(figures | where), flush=True)
 
 
 def machine() -> str:
     """Processor, cores and Python of this machine in one line."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        named = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = named[0].split(":", 1)[1].strip() if named else model
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"{processor()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def revision() -> str:

@@ -1,14 +1,17 @@
 """The low-rank solver on a grid world of a million states, on one thread.
 
 The revised metric of the uniform policy on a 1000 × 1000 grid, γ = 0.9, certified error 1e-6. The
-full matrix would take 8 TB. Resident memory counts everything this process has held, the
-construction of the MDP included.
+full matrix would take 8 TB. Times are CPU times, which on one thread are what a clock shows on an
+idle machine. Resident memory counts everything this process has held, the construction of the MDP
+included.
 
 The check takes U(s,t) − E|r_s − r_t| − γ E U(s',t') on random pairs, half of them near the goal and
 the edges, where distances are not 0; a result within ε of the fixed point passes with (1 + γ) ε.
 """
 
 from __future__ import annotations
+
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +56,9 @@ def largest_residual(result: MetricResult, chain: Chain) -> float:
 
 def main() -> None:
     low_rank(*grid_world(20))
-    build_seconds, (mdp, policy) = timed(lambda: grid_world(SIDE))
+    build_seconds, (mdp, policy) = timed(lambda: grid_world(SIDE), process_time)
     build_memory = peak_gigabytes()
-    seconds, result = timed(lambda: low_rank(mdp, policy))
+    seconds, result = timed(lambda: low_rank(mdp, policy), process_time)
     memory = peak_gigabytes()
     worst = largest_residual(result, state_chain(mdp, policy))
     print(
@@ -72,7 +75,8 @@ def main() -> None:
         missed.append(f"{seconds:.0f} s, wanted at most {MOST_SECONDS}")
     if memory > MOST_GIGABYTES:
         missed.append(f"{memory:.2f} GB, wanted at most {MOST_GIGABYTES}")
-    finish("low_rank", {"seconds": seconds, "gigabytes": memory, "residual": worst}, missed)
+    figures = {"seconds": seconds, "gigabytes": memory, "residual": worst}
+    finish("low_rank", figures | {"error_bound": result.error_bound}, missed)
 
 
 if __name__ == "__main__":

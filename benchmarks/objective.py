@@ -2,6 +2,7 @@
 
 At B = 1024 and D = 50, forward and backward on given embeddings. The transcription tiles the batch
 to [B², D] twice, as public implementations do, and is otherwise the same loss: both must agree.
+Times are CPU times, which on one thread are what a clock shows on an idle machine.
 Memory is the most that a fresh process has resident above what it had before, by kind.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 from _measure import finish, in_turn, median_ratio, one_thread, print_table
 
@@ -140,7 +142,7 @@ def main() -> None:
             lambda n=name, o=objective, i=inputs: transcription(n, o, i),
         ]
         runs[0]()
-        (fast, slow), (a, b) = in_turn(runs, rounds=3)
+        (fast, slow), (a, b) = in_turn(runs, 3, process_time)
         assert torch.allclose(a, b, rtol=1e-3), f"{name}: {a} is not {b}"
         ratio = median_ratio(slow, fast)
         memory = [extra_memory(name, kind) for kind in ("ours", "tiled")]

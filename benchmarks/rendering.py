@@ -6,7 +6,6 @@ medians over rounds in which the three take turns on the same moving scene. Take
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from statistics import median
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
-from _measure import median_ratio
+from _measure import median_ratio, print_line
 from revbis.envs import make_env
 from revbis.envs.rendering import choose_backend
 from revbis.envs.suites import SUITES, require_gymnasium
@@ -85,7 +84,7 @@ def rendering(pixels: int = 84, rounds: int = 15, frames: int = 10) -> None:
         require_gymnasium(task)
     choose_backend()
     for task in tasks:
-        print(json.dumps(measure(task, pixels, rounds, frames)), flush=True)
+        print_line({"benchmark": "rendering", **measure(task, pixels, rounds, frames)})
 
 
 if __name__ == "__main__":

@@ -5,17 +5,17 @@ python benchmarks/update.py --batch 256 --pixels 84 --preset paper --method sims
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tyro
 
+from _measure import print_line
 from revbis.io import runtime, schema
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 COLOURS, EPISODE, ACTIONS = 3, 500, 6
 LIMITS = {"batch": (2, 100_000), "pixels": (8, 2048), "repeats": (1, 10**6), "threads": (1, 4096)}
+
+
+def clock() -> float:
+    """CPU time with one thread, which other programs hardly disturb; else the time of day."""
+    import torch
+
+    return process_time() if torch.get_num_threads() == 1 else perf_counter()
 
 
 class Stopwatch:
@@ -63,7 +70,7 @@ class Stopwatch:
         self._names.pop()
 
     def _switch(self) -> None:
-        now = perf_counter()
+        now = clock()
         if self._names:
             self.seconds[self._names[-1]] += now - self._since
         self._since = now
@@ -228,9 +235,9 @@ def measure(agent: Agent, replay: Replay, repeats: int) -> dict[str, Any]:
             parts.clear()
         watch.seconds.clear()
         for name, run in runs.items():
-            start = perf_counter()
+            start = clock()
             run()
-            times[name].append(perf_counter() - start)
+            times[name].append(clock() - start)
             if name == "update":
                 for part, seconds in watch.seconds.items():
                     parts[part].append(seconds)
@@ -256,9 +263,10 @@ def update(
 
     `seconds_per_update` includes sampling and random shifts. `encoder_bound_seconds` is the time of
     the encoder alone: forward and backward on a batch, forward on the next observations. The two
-    are measured in turns; medians are reported; docs/speed.md has figures to compare with. The
-    bound is that of float32, whatever the precision of the update. For agents that plan,
-    `seconds_per_action` is the time of a plan of the full horizon.
+    are measured in turns; medians are reported; docs/speed.md has figures to compare with. With one
+    thread all times are CPU times, which other programs hardly disturb. The bound is that of
+    float32, whatever the precision of the update. For agents that plan, `seconds_per_action` is the
+    time of a plan of the full horizon.
 
     Args:
         method: An agent or an objective.
@@ -295,7 +303,7 @@ def update(
         speed["objective_share"] = objective / alone["update"]
     if "action" in alone:
         speed["seconds_per_action"] = alone["action"]
-    print(json.dumps({"method": method, **about, "preset": preset, **speed}))
+    print_line({"benchmark": "update", "method": method, **about, "preset": preset, **speed})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ take minutes to hours, so they are EXTRAPOLATED:
 The number of sweeps is measured: value iteration from 0 with this package's exact sweep, until
 γ/(1−γ) times the largest change is at most 1e-6. Whole sweeps of the loop are timed from its
 iterates after 10 and 100 sweeps and from the last, each beside a run of this package's solver; a
-ratio is the median of the three. The loop's sweeps are checked against ours.
+ratio is the median of the three. Times are CPU times, which on one thread are what a clock shows on
+an idle machine. The loop's sweeps are checked against ours.
 
 Most of an `ot.emd2` call on small supports is Python. The last column puts POT's compiled core in
 its place, called without any checks.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from statistics import median
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +137,7 @@ def compare(instance: Instance) -> Comparison:
     fast, slow, core = [], [], []
     for d in iterates:
         loops = [partial(loop_sweep, couples, d, cost) for cost in (ot.emd2, core_cost)]
-        times, (_, swept, _) = in_turn([ours, *loops], 1)
+        times, (_, swept, _) = in_turn([ours, *loops], 1, process_time)
         for record, (spent,) in zip((fast, slow, core), times, strict=True):
             record.append(spent)
         apart = max(apart, float(np.abs(swept - problem.apply(d)[0]).max()))

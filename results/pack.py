@@ -98,7 +98,8 @@ def settings(runs: dict[str, Run]) -> list[dict[str, Any]]:
     rows = []
     for name, run in runs.items():
         versions = run.about.get("versions", {})
-        made = {key: run.about.get(key) for key in ("revision", "machine", "command")}
+        names = ("revision", "machine", "processor", "command")
+        made = {key: run.about.get(key) for key in names}
         made["versions"] = ", ".join(f"{package} {number}" for package, number in versions.items())
         rows.append(about(name, run) | {key: configs[name].get(key) for key in differing} | made)
     return rows

@@ -155,6 +155,19 @@ def test_names_and_numbers_cannot_become_markup(tmp_path: Path) -> None:
     assert page.text.count("alert(1)") >= 6
 
 
+def test_mixed_processors_are_named_at_the_top_and_among_the_versions(tmp_path: Path) -> None:
+    names = ["AMD EPYC, cpu family 25, model 17", "Intel Xeon, cpu family 6, model 143"]
+    for seed, name in enumerate([names[0], *names], 1):
+        folder = fake_run(tmp_path, seed=seed)
+        about = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(about | {"processor": name}))
+    page = page_of(tmp_path, out=tmp_path / "page")
+    values = [f"{names[0]} (2 of 3)", f"{names[1]} (1 of 3)"]
+    line = f"made on 2 processors: {' and '.join(values)}; seeds do not reproduce across them"
+    assert page.text.index(line) < page.text.index("Scores are returns")
+    assert ", ".join(values) in page.text[page.text.rindex("Versions") :]
+
+
 def test_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
     fake_run(tmp_path)
     page = page_of(tmp_path, out=tmp_path / "page")

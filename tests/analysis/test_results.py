@@ -1,6 +1,8 @@
 """Pages of results/ say what their script finds in the records; the records are packed."""
 
+import csv
 import itertools
+import re
 import runpy
 import shutil
 import zipfile
@@ -8,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
+import scipy.stats
 from tests.analysis.fake_study import fake_run
+from tests.analysis.runs import ABOUT, write_run
 
 from revbis.analysis.stats import Paired, paired
 from revbis.analysis.study import read_study
@@ -82,7 +85,7 @@ def test_buffers_are_the_unit(measure: str, line: str, said: str) -> None:
         for of, other in [(scores["simsr-rev"], scores["simsr"])]
         for file in files
     ]
-    ends = scipy_stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
+    ends = scipy.stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
     low, high = (float(end) for end in line.rpartition("[")[2].rstrip("]").split(", "))
     assert (low, high) == pytest.approx(tuple(ends), abs=1e-3)
     (few,) = COMPARE["lines"](
@@ -114,6 +117,29 @@ def test_embeddings_of_agents() -> None:
     (found,) = COMPARE["lines"](measures["trunk_state_r2"], ["simsr-rev", "simsr"])
     assert found.endswith("+0.0146 [-0.0122, +0.0413], p = 0.236, 30 pairs")
     assert "drqv2" not in measures["phi_state_r2"] and "drqv2" in measures["trunk_state_r2"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [("phi_state_r2", "R² +.26 [.24, .29]"), ("trunk_state_r2", "+.01 [−.01, +.04]")],
+)
+def test_readme_says_what_reaches_the_critic(measure: str, said: str) -> None:
+    """Student's t over 30 pairs, tasks as strata: the mean of the tasks' mean differences."""
+    scores = COMPARE["yardsticks"](RESULTS / "noisy-state")[measure]
+    gaps = np.array(
+        [
+            [own[seed] - scores["simsr"][task][seed] for seed in sorted(own)]
+            for task, own in scores["simsr-rev"].items()
+        ]
+    )
+    tasks, seeds = gaps.shape
+    error = np.sqrt((gaps.var(axis=1, ddof=1) / seeds).sum()) / tasks
+    reach = scipy.stats.t.ppf(0.975, tasks * (seeds - 1)) * error
+    middle = gaps.mean()
+    shown = [f"{value:+.2f}" for value in (middle, middle - reach, middle + reach)]
+    numbers = re.findall(r"[+−]?\.\d+", said)
+    assert [float(one) for one in shown] == [float(one.replace("−", "-")) for one in numbers]
+    assert (tasks, seeds) == (3, 10) and said in (RESULTS.parent / "README.md").read_text()
 
 
 def test_five_seeds_mislead() -> None:
@@ -160,6 +186,14 @@ def test_tables_are_of_the_runs_beside_them(archive: Path, tmp_path: Path) -> No
     with zipfile.ZipFile(archive) as one, zipfile.ZipFile(tmp_path / "runs.zip") as two:
         assert one.namelist() == two.namelist() and one.testzip() is None
         assert [entry.CRC for entry in one.infolist()] == [entry.CRC for entry in two.infolist()]
+
+
+def test_packed_settings_name_the_processor(tmp_path: Path) -> None:
+    for seed, machine in enumerate(({"processor": "AMD EPYC"}, {}), 1):
+        write_run(tmp_path / "runs", [0.0, 1.0], seed=seed, about=ABOUT | machine)
+    PACK["pack"](tmp_path / "runs", tmp_path / "study")
+    with (tmp_path / "study" / "settings.csv").open() as file:
+        assert [row["processor"] for row in csv.DictReader(file)] == ["AMD EPYC", ""]
 
 
 def test_packing(tmp_path: Path) -> None:

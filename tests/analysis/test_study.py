@@ -216,10 +216,49 @@ def test_mixed_versions(tmp_path: Path) -> None:
     write_run(tmp_path, [0.0, 1.0], seed=2, about=newer)
     write_run(tmp_path, [0.0, 1.0], seed=3, about=ABOUT | {"versions": None})
     study = read_study([tmp_path])
-    assert has_problem(study, "versions are mixed: torch 2.13.0 and 2.14.0")
+    assert has_problem(study, "the runs were made with 2 versions of torch: 2.13.0 (1 of 2) and 2")
     assert has_problem(study, "versions are mixed: revision abc and def")
     assert not has_problem(study, "versions are mixed: revbis")
     assert len(study.rows()) == 6
+
+
+ONE = {"processor": "AMD EPYC", "threads": {"torch": 1, "cores": 2}, "blas": {"torch": "mkl"}}
+OTHER = {"processor": "Intel Xeon", "threads": {"torch": 2, "cores": 8}, "blas": {"torch": "mkl"}}
+
+
+@pytest.mark.parametrize(
+    ("machines", "line"),
+    [
+        ((ONE, ONE), ""),
+        (({}, {}), ""),  # as runs of earlier versions are
+        (
+            (ONE, ONE, OTHER),
+            "the runs were made on 2 processors: AMD EPYC (2 of 3) and Intel Xeon (1 of 3); with 2 "
+            "numbers of threads: 1 (2 of 3) and 2 (1 of 3); seeds do not reproduce across them",
+        ),
+        (
+            (ONE, {}),
+            "the runs were made on processors not all recorded: AMD EPYC (1 of 2) and not recorded "
+            "(1 of 2); seeds do not reproduce across them",
+        ),
+        (
+            (ONE, ONE | {"blas": {"torch": "accelerate"}}),
+            "the runs were made with 2 BLAS libraries of torch: mkl (1 of 2) and accelerate "
+            "(1 of 2); seeds do not reproduce across them",
+        ),
+    ],
+)
+def test_mixed_machines_are_one_problem_and_a_note(
+    tmp_path: Path, machines: Any, line: str
+) -> None:
+    for seed, machine in enumerate(machines, 1):
+        write_run(tmp_path, [0.0, 1.0], seed=seed, about=ABOUT | machine)
+    study = read_study([tmp_path])
+    assert [str(each) for each in study.problems] == ([line] if line else [])
+    notes = [line[0].upper() + line[1:]] if line else []
+    assert study.machine_notes == notes
+    table = tables.score_table(study, kind="final", budget=None, reported=False)
+    assert table.notes == ("Scores are at 10 frames.", *(f"{note}." for note in notes))
 
 
 def test_missing_seeds(tmp_path: Path) -> None:
@@ -255,6 +294,9 @@ ODD: dict[str, dict[str, list[Any]]] = {
         "revision": NO_TEXT,
         "command": NO_TEXT,
         "machine": NO_TEXT,
+        "processor": NO_TEXT,
+        "threads": [5, "x", [], {"torch": -1}, {"torch": "x"}, {"torch": None}],
+        "blas": [5, "x", [], {"torch": 2}, True],
     },
     "result.json": {"frames": NO_COUNT, "mean_return": ["x", [], True, None]},
     "failures.json": {"failures": [5, "x", {}, [5], [[]], [None], [{"text": "x"}], None, True]},

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from revbis.io.machine import processor
+
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "rendering.py"
 
 
@@ -18,6 +20,6 @@ def test_rendering_is_measured_beside_the_simulators_own() -> None:
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["task"] for row in rows] == ["dmc:cheetah_run", "metaworld:hammer"]
     for row in rows:
-        assert row["pixels"] == 16
+        assert row["pixels"] == 16 and row["processor"] == processor()
         for name in ("own_fps", "full_fps", "fast_fps", "full_ratio", "fast_ratio"):
             assert row[name] > 0

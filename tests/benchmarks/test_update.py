@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from revbis import agents
+from revbis.io import machine
 
 torch.set_num_threads(1)
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "update.py"
@@ -22,10 +23,12 @@ MODES = ["joint", "alternating", "balanced"]
 
 @pytest.fixture(scope="module")
 def program():
+    sys.path.append(str(PROGRAM.parent))  # as it is where a program runs
     spec = importlib.util.spec_from_file_location("bench_update", PROGRAM)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(str(PROGRAM.parent))
 
 
 def made(program, method, **options):
@@ -48,9 +51,12 @@ def test_it_prints_one_line_of_json():
     assert done.returncode == 0, done.stderr
     line = json.loads(done.stdout)
     assert list(line) == [
-        "method", "mode", "precision", "preset", "seconds_per_update", "encoder_bound_seconds",
-        "ratio", "parts", "threads", "batch", "pixels", "objective_seconds", "objective_share",
+        "benchmark", "method", "mode", "precision", "preset", "seconds_per_update",
+        "encoder_bound_seconds", "ratio", "parts", "threads", "batch", "pixels",
+        "objective_seconds", "objective_share", "revision",
+        "processor", "cores", "load", "python", "numpy", "torch",
     ]  # fmt: skip
+    assert line["processor"] == machine.processor() and line["torch"] == torch.__version__
     assert line["ratio"] == line["seconds_per_update"] / line["encoder_bound_seconds"]
     assert line["objective_share"] == line["objective_seconds"] / line["seconds_per_update"] > 0
     assert (line["mode"], line["threads"], line["batch"], line["pixels"]) == ("balanced", 1, 4, 40)

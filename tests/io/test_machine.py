@@ -2,8 +2,10 @@
 
 import logging
 
+import numpy as np
 import psutil
 import pytest
+import torch
 
 from revbis.io import machine
 
@@ -133,3 +135,81 @@ def test_only_a_cpu_without_units_is_refused(monkeypatch):
         machine.check_bfloat16("cpu")
     monkeypatch.setattr(machine, "bfloat16_units", lambda: "bf16")
     machine.check_bfloat16("cpu")
+
+
+CPUINFO = """processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 25
+model\t\t: 17
+model name\t: AMD EPYC
+stepping\t: 1
+
+processor\t: 1
+model name\t: another
+"""
+ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        (CPUINFO, "AMD EPYC, cpu family 25, model 17, stepping 1"),
+        (ARM, "aarch64, CPU implementer 0x41, CPU part 0xd0c"),
+        ("", "aarch64"),
+        (None, "aarch64"),  # no such file
+    ],
+)
+def test_processor(facts, name, tmp_path, monkeypatch):
+    if facts is not None:
+        (tmp_path / "cpuinfo").write_text(facts)
+    monkeypatch.setattr(machine, "_FACTS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine.platform, "processor", lambda: "")
+    monkeypatch.setattr(machine.platform, "machine", lambda: "aarch64")
+    assert machine.processor() == name
+
+
+def test_processor_of_a_mac(tmp_path, monkeypatch):
+    """Its sysctl, here a program of that name."""
+    monkeypatch.setattr(machine, "_FACTS", tmp_path / "none")
+    monkeypatch.setattr(machine.platform, "system", lambda: "Darwin")
+    program = tmp_path / "sysctl"
+    program.write_text('#!/bin/sh\n[ "$*" = "-n machdep.cpu.brand_string" ] && echo "Apple M3"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert machine.processor() == "Apple M3"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setattr(machine.platform, "processor", lambda: "arm")
+    assert machine.processor() == "arm"
+
+
+def test_linear_algebra_is_what_numpy_and_torch_report():
+    found = machine.blas()
+    assert (
+        found["numpy"].split()[0]
+        == np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+    )
+    report = torch.__config__.show()
+    words = found["torch"].replace(",", "").split()
+    assert words and all(word in report for word in words if word not in ("MKL", *LABELS))
+
+
+LABELS = ("oneDNN", "instructions")
+
+
+def test_conditions_of_a_run():
+    about = {
+        "processor": "AMD EPYC",
+        "threads": {"torch": 1, "cores": 2},
+        "blas": {"numpy": "openblas 0.3", "torch": "mkl"},
+        "versions": {"revbis": "0.2.0", "python": "3.11.7", "torch": "2.13", "mujoco": "3.3.0"},
+        "revision": "abc",
+    }
+    assert machine.conditions(about) == {
+        "processor": "AMD EPYC",
+        "threads": "1",
+        "BLAS of numpy": "openblas 0.3",
+        "BLAS of torch": "mkl",
+        "torch": "2.13",
+        "mujoco": "3.3.0",
+    }
+    assert machine.conditions({}) == {}

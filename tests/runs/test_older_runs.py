@@ -41,6 +41,7 @@ def test_it_resumes(run):
     after = evaluations(run)
     assert after[:2] == before
     assert [record["frames"] for record in after] == [0, 400, 800]
+    assert "processor" not in json.loads((run.directory / "run.json").read_text())  # of its start
 
 
 @pytest.mark.parametrize(("mixed", "precision"), [(False, "float32"), (True, "bfloat16")])

@@ -391,6 +391,41 @@ def test_run_folder_tells_what_was_run(tmp_path: Path) -> None:
     )
     assert about["environment"]["task"] == config.task
     assert about["revision"] is None or len(about["revision"].rstrip("+")) == 40
+    assert about["processor"] == machine.processor()
+    assert about["threads"] == {"torch": 1, "cores": os.cpu_count()}
+    assert about["blas"] == machine.blas()
+
+
+def test_a_run_that_moves_names_the_difference_and_keeps_the_first_machine(
+    stopped_walk: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tiny_config(shutil.copytree(stopped_walk, tmp_path / "run"), **WALK)
+    path = config.directory / "run.json"
+    here = json.loads(path.read_text())
+    first = here | {"processor": "elsewhere's", "blas": {"torch": "none"}}
+    path.write_text(json.dumps(first))
+    assert train(config)
+    lines = [text for text in caplog.messages if "started elsewhere" in text]
+    assert lines == [
+        "the run started elsewhere, and seeds do not reproduce across the difference: "
+        f"processor is {here['processor']}, was elsewhere's; "
+        f"BLAS of torch is {here['blas']['torch']}, was none"
+    ]
+    now = json.loads(path.read_text())
+    assert {name: now[name] for name in ("processor", "threads", "blas")} == {
+        name: first[name] for name in ("processor", "threads", "blas")
+    }
+
+
+def test_a_run_that_stays_says_nothing_of_machines(
+    stopped_walk: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tiny_config(shutil.copytree(stopped_walk, tmp_path / "run"), **WALK)
+    before = json.loads((config.directory / "run.json").read_text())
+    assert train(config)
+    assert "resumed at frame" in caplog.text and "elsewhere" not in caplog.text
+    now = json.loads((config.directory / "run.json").read_text())
+    assert {**now, "command": ""} == {**before, "command": ""}  # of another folder
 
 
 def test_resident_memory_is_flat(tmp_path: Path) -> None:

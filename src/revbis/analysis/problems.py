@@ -44,6 +44,7 @@ class Kind(Enum):
     MIXED_SETTING = "{task}: {setting} is {values}: returns are not comparable"
     MIXED_PRESETS = "{task}: presets {values} are not comparable"
     MIXED_VERSIONS = "versions are mixed: {name} {values}"
+    MIXED_MACHINES = "the runs were made {mixed}; seeds do not reproduce across them"
     SEPARATE = "{label} is kept separate: its settings differ from those of other runs"
     NO_SEEDS = "{task}, {label}: no seed {seeds}"
     ONE_SEED = "{task}, {label}: one seed only, so no spread is known"
@@ -82,7 +83,23 @@ def _shown(name: str, value: Any) -> Any:
         return _named(value)
     if name == "failures":
         return failure_text(value)
+    if name == "mixed":
+        return "; ".join(_made(each, runs) for each, runs in value.items())
     return _JOINED[name].join(map(str, value)) if name in _JOINED else value
+
+
+def _made(name: str, runs: Mapping[str, int]) -> str:
+    """On which processors, or with what else, how many runs were made; empty is not recorded."""
+    known, package = sum(map(bool, runs)), name.removeprefix("BLAS of ")
+    if name == "processor":
+        what = f"on {known} processors" if known > 1 else "on processors not all recorded"
+    elif name == "threads":
+        what = f"with {known} numbers of threads"
+    else:
+        what = f"with {known} {'versions' if package == name else 'BLAS libraries'} of {package}"
+    total = sum(runs.values())
+    values = (f"{value or 'not recorded'} ({n} of {total})" for value, n in runs.items())
+    return f"{what}: {' and '.join(values)}"
 
 
 def failure_text(failures: Failures) -> str:

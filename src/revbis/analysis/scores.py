@@ -302,7 +302,10 @@ def budgets(study: Study, budget: int | None = None) -> dict[str, int]:
 
 
 def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
-    """At how many frames scores are, and where the runs' own budgets differ; no full stops."""
+    """At how many frames scores are, where the runs' own budgets differ, and their machines.
+
+    Without full stops.
+    """
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, frames in at.items():
         own = sorted({run.config.frames for group in groups_of(study, task) for run in group.runs})
@@ -310,8 +313,9 @@ def budget_notes(study: Study, at: Mapping[str, int]) -> list[str]:
         difference = "" if own == [frames] else f"; the runs' own budget is {planned}"
         tasks[f"at {frames:,} frames{difference}"].append(short_name(task))
     if len(tasks) == 1:
-        return [f"Scores are {next(iter(tasks))}"]
-    return [f"Scores on {', '.join(names)} are {where}" for where, names in tasks.items()]
+        return [f"Scores are {next(iter(tasks))}", *study.machine_notes]
+    notes = [f"Scores on {', '.join(names)} are {where}" for where, names in tasks.items()]
+    return notes + study.machine_notes
 
 
 def mixed_settings(groups: Iterable[RunGroup]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from revbis.analysis.problems import Kind, OnProblem, StudyProblem
 from revbis.analysis.runs import Run, read_failures, read_run, run_folders
 from revbis.io import schema
 from revbis.io.files import naming
+from revbis.io.machine import conditions
 from revbis.runs.folder import unpacked
 
 # With different values of these, scores are of different problems, whatever the method.
@@ -101,6 +102,12 @@ class Study:
     def labels(self) -> list[str]:
         """Every label, sorted."""
         return sorted({group.label for group in self.groups})
+
+    @property
+    def machine_notes(self) -> list[str]:
+        """In a sentence without full stop, how the runs' machines differ; empty if they do not."""
+        found = [str(each) for each in self.problems if each.kind is Kind.MIXED_MACHINES]
+        return [text[0].upper() + text[1:] for text in found]
 
     def group(self, label: str, task: str) -> RunGroup | None:
         """The group of a label on a task, if there is one."""
@@ -254,7 +261,10 @@ def _comparability(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
         if len(presets) > 1:
             yield StudyProblem(Kind.MIXED_PRESETS, details={"task": task, "values": presets})
     yield from _missing_seeds(groups)
-    yield from _mixed_versions([run for group in groups for run in group.runs])
+    runs = [run for group in groups for run in group.runs]
+    yield from _mixed_versions(runs)
+    if mixed := _mixed_conditions(runs):
+        yield StudyProblem(Kind.MIXED_MACHINES, details={"mixed": mixed})
 
 
 def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
@@ -271,11 +281,26 @@ def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
             yield StudyProblem(Kind.ONE_SEED, details=about)
 
 
+def _mixed_conditions(runs: Sequence[Run]) -> dict[str, Counter[str]]:
+    """What seeds depend on and not all runs share: how many runs have each value.
+
+    Runs of earlier versions do not name their processor: empty, if others do.
+    """
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for run in runs:
+        for name, value in conditions(run.about).items():
+            seen[name][value] += 1
+    if known := seen.get("processor"):
+        known[""] = len(runs) - known.total()
+    return {name: +counts for name, counts in seen.items() if len(+counts) > 1}
+
+
 def _mixed_versions(runs: Sequence[Run]) -> Iterator[StudyProblem]:
     seen: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        for name, value in run.about.get("versions", {}).items():
-            seen[name].add(str(value))
+        for name in ("revbis", "python"):
+            if value := run.about.get("versions", {}).get(name):
+                seen[name].add(value)
         if run.about:
             seen["revision"].add(str(run.about.get("revision")))
     for name, values in sorted(seen.items()):

@@ -719,6 +719,7 @@ def yardstick_table(study: Study) -> Table:
     columns = tuple(Column(name, "measured") for name in (*MEASURES.values(), "N"))
     without = any("denoising_id" not in record for record in records)
     notes = (f"{NONE}: {NO_NOISE}.",) if without else ()
+    notes = (*notes, *(f"{note}." for note in study.machine_notes))
     return Table(_YARDSTICK_CAPTION, "task, method and embedding", columns, rows, notes, records)
 
 

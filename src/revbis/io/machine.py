@@ -1,15 +1,22 @@
-"""The machine: memory that this process may use, and what the processor can do."""
+"""The machine: memory that this process may use, what the processor is and what it can do."""
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
+import re
+import subprocess
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from revbis.io.text import format_bytes
+
+if TYPE_CHECKING:
+    from revbis.io.schema import AboutFile
 
 _LOG = logging.getLogger("revbis")
 _SAY_ABOVE = 100_000_000
@@ -111,6 +118,81 @@ def _read_int(path: Path) -> int | None:
 
 
 _FACTS = Path("/proc/cpuinfo")
+_NUMBERS = ("cpu family", "model", "stepping", "CPU implementer", "CPU part")  # x86, then Arm
+
+
+def processor() -> str:
+    """The processor's name, as the operating system reports it.
+
+    On Linux with the numbers of its family and model: virtual machines often have no other name
+    than "AMD EPYC" or "Intel Xeon Processor".
+    """
+    try:
+        first, _, _ = _FACTS.read_text().partition("\n\n")
+    except OSError:  # not Linux
+        return _brand() or platform.processor() or platform.machine()
+    lines = (line.partition(":") for line in first.splitlines())
+    facts = {name.strip(): value.strip() for name, _, value in lines}
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    return ", ".join([name, *(f"{key} {facts[key]}" for key in _NUMBERS if key in facts)])
+
+
+def _brand() -> str:
+    """What macOS calls the processor; empty elsewhere."""
+    if platform.system() != "Darwin":
+        return ""
+    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def thread_counts() -> dict[str, int]:
+    """How many threads torch uses for an operator, and how many cores the machine has."""
+    import torch
+
+    return {"torch": torch.get_num_threads(), "cores": os.cpu_count() or 1}
+
+
+_TORCH = {  # parts of torch's report, by name
+    "": r"BLAS_INFO=(\w+)",
+    "MKL": r"Math Kernel Library Version ([\w.]+)",
+    "oneDNN": r"(?:MKL-DNN|oneDNN) v([\w.]+)",
+    "instructions": r"CPU capability usage: (\w+)",
+}
+
+
+def blas() -> dict[str, str]:
+    """The linear algebra of numpy and of torch, as they report it."""
+    import numpy as np
+    import torch
+
+    built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    report = torch.__config__.show()
+    seen = {name: re.search(pattern, report) for name, pattern in _TORCH.items()}
+    parts = [f"{name} {match[1]}".strip() for name, match in seen.items() if match]
+    return {"numpy": f"{built['name']} {built['version']}", "torch": ", ".join(parts)}
+
+
+def conditions(about: AboutFile) -> dict[str, str]:
+    """What a run's numbers depend on beside its settings, by name, as far as it is recorded.
+
+    The processor, torch's threads, both BLAS libraries, and the versions of torch, numpy and the
+    simulators.
+
+    Args:
+        about: The run's run.json.
+    """
+    found = {"processor": about["processor"]} if "processor" in about else {}
+    if "torch" in about.get("threads", {}):
+        found["threads"] = str(about["threads"]["torch"])
+    found |= {f"BLAS of {name}": value for name, value in about.get("blas", {}).items()}
+    versions = about.get("versions", {}).items()
+    return found | {name: value for name, value in versions if name not in ("revbis", "python")}
+
+
 _UNITS = ("amx_bf16", "avx512_bf16", "bf16")  # Intel, Intel and AMD, Arm; the fastest first
 
 

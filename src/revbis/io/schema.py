@@ -140,13 +140,19 @@ class AlarmLine(TypedDict):
 
 
 class AboutFile(TypedDict, total=False):
-    """run.json: versions, revision, command and machine of a run."""
+    """run.json: versions, revision, command and machine of a run.
+
+    Processor, threads and blas are of the first start; runs of earlier versions have none.
+    """
 
     environment: dict[str, Any]
     versions: dict[str, str]
     revision: str | None
     command: str
     machine: str
+    processor: str
+    threads: dict[str, CountOrZero]
+    blas: dict[str, str]
 
 
 class FileEntry(TypedDict):

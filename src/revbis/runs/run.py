@@ -7,18 +7,20 @@ import logging
 import platform
 import shutil
 import subprocess
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from revbis import __version__
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.io import schema
 from revbis.io.files import Record, atomic_write, read_records, shown_path
+from revbis.io.machine import blas, conditions, processor, thread_counts
 from revbis.io.runtime import use_threads
+from revbis.io.schema import AboutFile
 from revbis.runs import preflight
 from revbis.runs.checkpoint import Checkpoints, read_agent
 from revbis.runs.config import Config
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from revbis.agents import Agent
-    from revbis.io.schema import AboutFile, ResultFile
+    from revbis.io.schema import ResultFile
     from revbis.runs.records import Status
 
 _LOG = logging.getLogger("revbis")
@@ -135,14 +137,17 @@ def _start(config: Config, device: str, home: RunFolder) -> Trainer:
         warning = None if checkpoint is None else trainer.restore(checkpoint)
         atomic_write(folder / CONFIG, json.dumps(config.as_dict(), indent=2).encode())
         about = _about(config, trainer.env.identity)
+        changed = ""
+        if checkpoint is not None:
+            about, changed = _with_first_machine(folder, about)
         atomic_write(folder / ABOUT, json.dumps(about, indent=2).encode())
         if checkpoint is None:
             trainer.save()  # before the first record, so that a run with records can be resumed
             home.saved()
         else:
             _LOG.warning("resumed at frame %s", f"{trainer.progress.frames:,}")
-            if warning:
-                _LOG.warning("%s", warning)
+            for text in filter(None, (warning, changed)):
+                _LOG.warning("%s", text)
     except BaseException:
         records.close()
         raise
@@ -209,7 +214,35 @@ def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
         "revision": _revision(),
         "command": command_line(config),
         "machine": platform.platform(),
+        "processor": processor(),
+        "threads": thread_counts(),
+        "blas": blas(),
     }
+
+
+_MACHINE = ("processor", "threads", "blas")
+
+
+def _with_first_machine(folder: Path, about: AboutFile) -> tuple[AboutFile, str]:
+    """A resumed run's record with the processor, threads and BLAS of its first start.
+
+    Returns:
+        The record, and what is not as it was, in a line; empty if nothing is known to differ.
+    """
+    first: AboutFile = {}
+    with suppress(OSError, ValueError):
+        first = schema.parse_json((folder / ABOUT).read_bytes(), AboutFile, ABOUT)
+    before, now = conditions(first), conditions(about)
+    changed = [
+        f"{name} is {now[name]}, was {value}"
+        for name, value in before.items()
+        if now.get(name, value) != value
+    ]
+    own = {name: value for name, value in about.items() if name not in _MACHINE}
+    kept = {name: value for name, value in first.items() if name in _MACHINE}
+    where = "the run started elsewhere, and seeds do not reproduce across the difference"
+    text = f"{where}: {'; '.join(changed)}" if changed else ""
+    return cast("AboutFile", own | kept), text
 
 
 def _revision() -> str | None:

@@ -15,6 +15,7 @@ from revbis.analysis.scores import group_scores, measure_of
 from revbis.analysis.study import RunGroup, Study
 from revbis.analysis.tables import FIRST
 from revbis.io.files import atomic_write
+from revbis.io.machine import conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -198,7 +199,8 @@ def versions(study: Study) -> dict[str, str]:
     seen: dict[str, Counter[str]] = {}
     for run in study.runs:
         own = {name: run.about.get(name) for name in ("revision", "machine")}
-        for name, value in {**run.about.get("versions", {}), **own}.items():
+        machine = conditions(run.about)
+        for name, value in {**run.about.get("versions", {}), **own, **machine}.items():
             if value:
                 seen.setdefault(name, Counter())[str(value)] += 1
     return {name: _mixed(values, len(study.runs)) for name, values in seen.items()}
@@ -276,9 +278,9 @@ def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:
 
 
 def messages(study: Study, root: Path, more: Sequence[StudyProblem]) -> list[str]:
-    """Problems of the study, missing runs first; failed runs have a list of their own."""
+    """Problems of the study, missing runs and mixed machines first; failed runs have a list."""
     shown = [each for each in (*study.problems, *more) if each.kind is not Kind.FAILED]
-    shown.sort(key=lambda problem: problem.kind not in LEFT_OUT)
+    shown.sort(key=lambda problem: problem.kind not in {*LEFT_OUT, Kind.MIXED_MACHINES})
     return [str(problem).replace(f"{root}/", "") for problem in shown]
 
 
