@@ -18,7 +18,9 @@ from revbis.analysis.stats import Paired, paired
 from revbis.analysis.study import read_study
 
 RESULTS = Path(__file__).parents[2] / "results"
-COMPARE, PACK = (runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack"))
+COMPARE, PACK, PAGES = (
+    runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack", "tables")
+)
 METRICS = "mico+simsr+simsr-rev+simsr-rev-full+energy-rev-full"
 
 
@@ -170,6 +172,34 @@ def test_seeds_that_would_settle_it() -> None:
     ]
     page = (RESULTS / "README.md").read_text()
     assert "about 90 seeds on cartpole_swingup, 20 on walker_walk and 75 on cheetah_run" in page
+
+
+@pytest.mark.parametrize("folder", PAGES["TABLES"])
+def test_tables_of_pages_are_those_of_the_records(folder: str) -> None:
+    text = (RESULTS / folder / "README.md").read_text()
+    assert text == PAGES["filled"](text, PAGES["TABLES"][folder]), "run python results/tables.py"
+    edited = re.sub(r"\d±?", "7", text.replace("| `", "| 1`"))
+    assert PAGES["filled"](edited, PAGES["TABLES"][folder]) != edited
+
+
+def test_a_page_has_a_place_for_every_table() -> None:
+    with pytest.raises(ValueError, match=r"places for \['one'\], and the tables are \['two'\]"):
+        PAGES["filled"]("<!-- one -->\nold\n<!-- end -->\n", {"two": lambda: ["new"]})
+    page = PAGES["filled"]("a\n<!-- one -->\nold\n<!-- end -->\nb", {"one": lambda: ["new"]})
+    assert page == "a\n<!-- one -->\n\nnew\n\n<!-- end -->\nb"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "sign", "text"),
+    [
+        (0.254, 2, False, ".25"),
+        (-0.254, 2, True, "−.25"),
+        (-0.4, 0, True, "0"),
+        (7.6, 0, True, "+8"),
+    ],
+)
+def test_numbers_of_pages(value: float, digits: int, sign: bool, text: str) -> None:
+    assert PAGES["short"](value, digits, sign) == text
 
 
 ARCHIVES = sorted(RESULTS.glob("*/runs.zip"))  # the sdist has none
