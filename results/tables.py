@@ -287,6 +287,62 @@ def of_noisy_state() -> Lines:
     yield from groups(GROUPS, ends | {"area under the curve": areas("noisy-state")})
 
 
+OPTIONS = (
+    ("alternating", "zp"),
+    ("alternating", "simsr-rev-full"),
+    ("one-step", "simsr-rev-full"),
+    ("alternating", "simsr-rev"),
+    ("alternating", "simsr"),
+    ("balanced", "drqv2"),
+    ("twice-the-encoder", "agent:twice_the_encoder:make"),
+)
+
+
+def with_a_step(task: str) -> Lines:
+    """Objectives with a step of their own beside the same in balanced mode and drqv2."""
+    usual = finals("noisy-state", task)
+    rows, sides = [], []
+    for folder, method in OPTIONS:
+        seeds = finals(f"noisy-options/{folder}", task).get(method)
+        if seeds is None:
+            continue
+        base = usual.get(method)
+        name = method.partition(":")[2].partition(":")[0] or method
+        rows.append([f"`{name}`", folder, str(len(seeds)), spread(seeds)])
+        sides.append((seeds, base))
+    against = [paired({"": dict(seeds)}, {"": usual["drqv2"]}) for seeds, _ in sides]
+    for row, (seeds, base), text in zip(rows, sides, family(against), strict=True):
+        same = "" if base is None else interval(paired({"": dict(seeds)}, {"": base}))
+        row += [same, text]
+    head = ["agent", "how", "seeds", "return", "minus the same in noisy-state"]
+    yield from table([*head, "minus `drqv2` of noisy-state; p, Holm"], rows)
+
+
+SINGLE = ("joint", "coefficient-discount", "coefficient-half", "unscaled-rewards")
+
+
+def others() -> Lines:
+    """Other settings of one objective, minus the preset."""
+    task, method = "cartpole_swingup", "simsr-rev-full"
+    usual = finals("noisy-state", task)[method]
+    runs = [finals(f"noisy-options/{folder}", task)[method] for folder in SINGLE]
+    found = family([paired({"": dict(seeds)}, {"": usual}) for seeds in runs])
+    cells = zip(SINGLE, map(spread, runs), found, strict=True)
+    yield from table(["what changes", "return", "minus the preset, same seeds; p, Holm"], cells)
+
+
+def tenfold() -> Lines:
+    """Rewards × 10 in the objective alone."""
+    task = "cartpole_swingup"
+    usual = finals("noisy-state", task)
+    tens = finals("noisy-options/tenfold-rewards", task)
+    names = {"simsr": "tenfold_rewards:simsr", "simsr-rev": "tenfold_rewards:simsr_rev"}
+    scores = {f"{name} × 10": tens[key] for name, key in names.items()}
+    rows = [("rewards × 10", f"{name} × 10", name) for name in names]
+    rows += [("rewards × 10, beside no objective", f"{name} × 10", "drqv2") for name in names]
+    yield from steps(rows, usual | scores)
+
+
 TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "noisy-state": {
         **{task: partial(returns, "noisy-state", task, ("drqv2", "zp")) for task in TASKS},
@@ -295,6 +351,11 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         **{f"{task}-embeddings": partial(embeddings, "noisy-state", task) for task in TASKS},
     },
     "noisy-ablation": {"differences": ablation},
+    "noisy-options": {
+        **{task: partial(with_a_step, task) for task in TASKS[:2]},
+        "others": others,
+        "tenfold": tenfold,
+    },
     "pixels": {
         **{
             f"{kind}-{task}": partial(returns, f"pixels/{kind}", task, ("drqv2",), kind != "clean")
