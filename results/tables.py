@@ -6,6 +6,7 @@ Intervals and tests are those of revbis.analysis.stats. "p, Holm" is p of the si
 the same with Holm's correction for the rows of the column.
 """
 
+import csv
 import math
 import re
 import sys
@@ -236,7 +237,108 @@ def alone(rows: Mapping[str, Sequence[str]], *files: str) -> Lines:
     yield from table(head, zip(rows, *columns, strict=True))
 
 
+def trained(file: str) -> Lines:
+    """What every objective's embedding is after training, and before."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader((RESULTS / "offline" / file).read_text().splitlines()):
+        found.setdefault(row["method"], []).append(row)
+    names = {**OFFLINE, "phi_effective_rank": "rank (of 50)"}
+    digits = {name: 1 if "rank" in name else 2 for name in names}
+
+    def cells(rows: list[dict[str, str]], end: str = "") -> list[str]:
+        return [short(mean(float(row[name + end]) for row in rows), digits[name]) for name in names]
+
+    def key(method: str) -> float:
+        return -mean(float(row["phi_denoising_ood"]) for row in found[method])
+
+    rows = []
+    for method in sorted(found, key=key):
+        ends = [float(row["c"]) for row in found[method] if row["c"]]
+        rows.append([f"`{method}`", *cells(found[method]), short(mean(ends), 2) if ends else ""])
+    every = [row for each in found.values() for row in each]
+    rows.append(["before training", *cells(every, "_untrained"), ".5"])
+    yield from table(["objective", *names.values(), "c at the end"], rows)
+
+
+def buffers(files: Sequence[str]) -> Lines:
+    """The revised operator and the original on every buffer."""
+    rows, methods = [], ("simsr-rev", "simsr")
+    for file in files:
+        measures = compare.offline(RESULTS / "offline" / file)
+        pairs = []
+        for name in OFFLINE:
+            own = {
+                method: mean(next(iter(s.values())).values())
+                for method, s in measures[name].items()
+            }
+            pairs.append(f"{short(own['simsr-rev'], 2)}, {short(own['simsr'], 2)}")
+        seeds = len(next(iter(measures["phi_value"]["simsr"].values())))
+        rows.append([str(Path(file).parent), str(seeds), *pairs])
+    yield from table(["buffer", "seeds", *OFFLINE.values()], rows)
+
+
 TASKS = ("cartpole_swingup", "walker_walk", "cheetah_run")
+FAMILIES = ("mico-rev", "simsr-rev", "mico-rev-full", "simsr-rev-full", "energy-rev-full")
+ONE_BUFFER = {
+    "the revised operator, MICo: `mico-rev` − `mico`": ["mico-rev", "mico"],
+    "c, in five families (25 pairs): `…` − `…-no-c`": [
+        name + end for name in FAMILIES for end in ("", "-no-c")
+    ],
+    "only c, no ψ, MICo: `mico-rev-no-sa` − `mico`": ["mico-rev-no-sa", "mico"],
+    "only ψ, no c, MICo: `mico-rev-no-c` − `mico`": ["mico-rev-no-c", "mico"],
+    "complete instead of published (10 pairs): `…-rev-full` − `…-rev`": [
+        "mico-rev-full", "mico-rev", "simsr-rev-full", "simsr-rev",
+    ],
+    "ROPE's operator (10 pairs): `…-rev-pairs` − `…-rev`": [
+        "mico-rev-pairs", "mico-rev", "simsr-rev-pairs", "simsr-rev",
+    ],
+    "the released code's loss: `mico-rev-released` − `mico-rev`": ["mico-rev-released", "mico-rev"],
+}  # fmt: skip
+TEN_SEEDS = {
+    "the revised operator: `simsr-rev` − `simsr`": ["simsr-rev", "simsr"],
+    "only c, no ψ: `simsr-rev-no-sa` − `simsr`": ["simsr-rev-no-sa", "simsr"],
+    "only ψ, no c: `simsr-rev-no-c` − `simsr`": ["simsr-rev-no-c", "simsr"],
+    "c, given ψ: `simsr-rev` − `simsr-rev-no-c`": ["simsr-rev", "simsr-rev-no-c"],
+    "ψ, given c: `simsr-rev` − `simsr-rev-no-sa`": ["simsr-rev", "simsr-rev-no-sa"],
+}
+CONVEX, SCALED, NO_C = (
+    f"operator_or_scale:{name}" for name in ("simsr_convex", "simsr_scaled", "no_c_scaled")
+)
+SCALE = {
+    "operator and scale: `simsr-rev` − `simsr`": ["simsr-rev", "simsr"],
+    "only the scale: `simsr` with weights (1 − γ, γ) − `simsr`": [CONVEX, "simsr"],
+    "only the scale: `simsr` with a running scale − `simsr`": [SCALED, "simsr"],
+    "the operator, given the scale: `simsr-rev` − `simsr` with (1 − γ, γ)": ["simsr-rev", CONVEX],
+    "ψ, given a running scale: `simsr-rev-no-c` − `simsr`, both scaled": [NO_C, SCALED],
+}
+NEW = [
+    f"eight-buffers/{name}/offline.csv"
+    for name in (
+        *(f"cartpole_swingup-{seed}" for seed in (1, 2, 3)),
+        *(f"walker_walk-{seed}" for seed in (1, 2, 3)),
+        *(f"cheetah_run-{seed}" for seed in (1, 2)),
+    )
+]
+OLD = [
+    "gaussian-0.1/ten-seeds.csv",
+    *(f"{name}/offline.csv" for name in ("gaussian-0.1-seed-2", "walker-0.1", "cheetah-0.1")),
+]
+FIVE_METHODS = [NEW[i] for i in (0, 1, 3, 6)]
+
+
+def by_buffers() -> Lines:
+    """The revised operator, buffers as observations: where it was found, and again."""
+    rows = {"`simsr-rev` − `simsr`": ["simsr-rev", "simsr"]}
+    sets = {"the four where it was found": OLD, "eight new ones": NEW, "all twelve": OLD + NEW}
+    made = {text: list(alone(rows, *files)) for text, files in sets.items()}
+    head = next(iter(made.values()))[0].replace("what changes", "buffers").replace(", Holm", "")
+    yield head
+    yield f"|{'---|' * (len(OFFLINE) + 1)}"
+    for text, lines in made.items():
+        cells = [cell.rpartition(",")[0] for cell in lines[2].split(" | ")[1:]]
+        yield f"| {text} | {' | '.join(cells)} |"
+
+
 PREDICTION = "zp+deepmdp"
 METRICS = "mico+simsr+simsr-rev+simsr-rev-full+energy-rev-full"
 GROUPS = {
@@ -355,6 +457,14 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         **{task: partial(with_a_step, task) for task in TASKS[:2]},
         "others": others,
         "tenfold": tenfold,
+    },
+    "offline": {
+        "trained": partial(trained, "gaussian-0.1/offline.csv"),
+        "ten-seeds": partial(alone, TEN_SEEDS, "gaussian-0.1/ten-seeds.csv"),
+        "one-buffer": partial(alone, ONE_BUFFER, "gaussian-0.1/offline.csv"),
+        "by-buffers": by_buffers,
+        "buffers": partial(buffers, OLD + NEW),
+        "scale": partial(alone, SCALE, *FIVE_METHODS),
     },
     "pixels": {
         **{
