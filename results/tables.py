@@ -267,11 +267,8 @@ def buffers(files: Sequence[str]) -> Lines:
         measures = compare.offline(RESULTS / "offline" / file)
         pairs = []
         for name in OFFLINE:
-            own = {
-                method: mean(next(iter(s.values())).values())
-                for method, s in measures[name].items()
-            }
-            pairs.append(f"{short(own['simsr-rev'], 2)}, {short(own['simsr'], 2)}")
+            both = (measures[name][method][str(RESULTS / "offline" / file)] for method in methods)
+            pairs.append(", ".join(short(mean(seeds.values()), 2) for seeds in both))
         seeds = len(next(iter(measures["phi_value"]["simsr"].values())))
         rows.append([str(Path(file).parent), str(seeds), *pairs])
     yield from table(["buffer", "seeds", *OFFLINE.values()], rows)
