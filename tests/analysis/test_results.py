@@ -1,7 +1,6 @@
 """Pages of results/ say what their script finds in the records; the records are packed."""
 
 import csv
-import itertools
 import re
 import runpy
 import shutil
@@ -14,7 +13,6 @@ import scipy.stats
 from tests.analysis.fake_study import fake_run
 from tests.analysis.runs import ABOUT, write_run
 
-from revbis.analysis.stats import Paired, paired
 from revbis.analysis.study import read_study
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -142,25 +140,6 @@ def test_readme_says_what_reaches_the_critic(measure: str, said: str) -> None:
     numbers = re.findall(r"[+−]?\.\d+", said)
     assert [float(one) for one in shown] == [float(one.replace("−", "-")) for one in numbers]
     assert (tasks, seeds) == (3, 10) and said in (RESULTS.parent / "README.md").read_text()
-
-
-def test_five_seeds_mislead() -> None:
-    """Of the pairs of methods on a task whose intervals leave out 0 after five seeds, how many."""
-    scores = COMPARE["returns"](RESULTS / "noisy-state")
-    after_five, after_ten = 0, 0
-    for task in scores["drqv2"]:
-        for pair in itertools.combinations(scores, 2):
-            ten = [{task: scores[method][task]} for method in pair]
-            five = [{task: {seed: one[task][seed] for seed in range(1, 6)}} for one in ten]
-            if leaves_out_0(paired(*five)):
-                after_five += 1
-                after_ten += leaves_out_0(paired(*ten))
-    assert (after_five, after_five - after_ten) == (3, 2)
-    assert "of three differences" in (RESULTS / "README.md").read_text()
-
-
-def leaves_out_0(found: Paired) -> bool:
-    return found.low > 0 or found.high < 0
 
 
 def test_seeds_that_would_settle_it() -> None:
