@@ -1,6 +1,7 @@
 """Pages of results/ say what their script finds in the records; the records are packed."""
 
 import csv
+import json
 import re
 import runpy
 import shutil
@@ -177,6 +178,26 @@ def test_a_page_has_a_place_for_every_table() -> None:
 )
 def test_numbers_of_pages(value: float, digits: int, sign: bool, text: str) -> None:
     assert PAGES["short"](value, digits, sign) == text
+
+
+def test_speed_of_the_readme_is_what_was_measured() -> None:
+    lines = map(json.loads, (RESULTS / "speed" / "speed.jsonl").read_text().splitlines())
+    found = {line.get("task", line["benchmark"]): line for line in lines}
+    objective = found["objective"]
+    least = min(value for name, value in objective.items() if name.endswith("_speedup"))
+    most = max(value for name, value in objective.items() if name.endswith("_memory_share"))
+    said = [
+        f"{found['doubling']['ratio']:.0f}× faster",
+        f"{found['low_rank']['seconds']:.1f} s, {found['low_rank']['gigabytes']:.1f} GB",
+        f"{found['wasserstein']['garnet']:.0f}× faster",
+        f"{found['wasserstein']['slip_grid']:,.0f}× faster",
+        f"at least {least:.0f}× faster, at most 1/{1 / most:.0f} of the memory",
+        f"{found['dmc:cheetah_run']['fast_ratio']:.0f}× faster",
+        f"takes {found['update']['ratio']:.2f}× as long",
+    ]
+    readme = (RESULTS.parent / "README.md").read_text()
+    assert all(f"| {text} |" in readme for text in said), said
+    assert all(line["processor"] and line["revision"] for line in found.values())
 
 
 ARCHIVES = sorted(RESULTS.glob("*/runs.zip"))  # the sdist has none
