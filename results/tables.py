@@ -496,6 +496,7 @@ OPTIONS = (
     ("alternating", "simsr-rev-full"),
     ("one-step", "simsr-rev-full"),
     ("alternating", "simsr-rev"),
+    ("one-step", "simsr-rev"),
     ("alternating", "simsr"),
     ("balanced", "drqv2"),
     ("twice-the-encoder", "agent:twice_the_encoder:make"),
