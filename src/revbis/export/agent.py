@@ -255,13 +255,13 @@ def check_method(method: str) -> str:
     if resolved.factory is not None:
         raise ValueError(
             f"{method} cannot be exported: it is code of your own ({resolved.factory}), and an "
-            "export contains no code; revbis.runs.run.open_run opens the run"
+            "export contains no code; revbis.open_run(RUN, trust=True) opens the run"
         )
     if resolved.agent.acting is None:
         raise ValueError(
             f"{method} cannot be exported: its networks are those of "
             f"{(resolved.agent.requires or ['another package'])[0]}, not of revbis; "
-            "revbis.runs.run.open_run opens the run"
+            "revbis.open_run(RUN) opens the run"
         )
     return resolved.agent.acting
 
