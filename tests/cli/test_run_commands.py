@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.cli import fails
 from tests.runs import flags, tiny_config
 
 from revbis.cli import main
@@ -150,6 +151,15 @@ def test_report_without_its_video(
     assert "no episode.mp4: no codec today" in capsys.readouterr().err
     page = (tmp_path / "index.html").read_text()
     assert "data:image/png;base64" in page and "data:video" not in page
+
+
+def test_report_of_one_run_without_videos(run: Config, tmp_path: Path, capsys) -> None:
+    words = ["report", str(run.directory), "-o", str(tmp_path)]
+    main([*words, "--no-videos"])
+    page = (tmp_path / "index.html").read_text()
+    assert "data:video" not in page and "data:image/png" not in page
+    assert not (tmp_path / "media").exists()
+    assert "contradict each other" in fails(capsys, *words, "--videos", "--no-videos")
 
 
 def test_report_on_several_runs_draws_no_video_unless_asked(

@@ -113,11 +113,22 @@ def _lines(folder: Path) -> list[list[str]]:
     ]
     split = [line.split() for line in lines]
     split += [
-        ["eval", run, "--episodes", "1", "--seed", "1"],
+        ["eval", "--trust", run, "--episodes", "1", "--seed", "1"],
         ["report", str(study), "--out", "page"],
-        ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
-        ["yardstick", run, "--episodes", "2", "--seed", "1"],
-        ["offline", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
+        ["neighbours", "--trust", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
+        ["yardstick", "--trust", run, "--episodes", "2", "--seed", "1"],
+        [
+            "offline",
+            "--trust",
+            "--replay",
+            run,
+            "--methods",
+            "simsr",
+            "--steps",
+            "2",
+            "--episodes",
+            "2",
+        ],
     ]
     return split
 

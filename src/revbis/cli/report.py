@@ -15,7 +15,8 @@ def command(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("runs"),),
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     watch: bool = False,
-    videos: bool = False,
+    videos: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    no_videos: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     baseline: str | None = None,
 ) -> None:
     """Writes one HTML page about runs: scores, curves, statistics, ablations, timing, settings.
@@ -29,14 +30,18 @@ def command(
         watch: Update the page while runs continue, until Ctrl-C; an open page reloads itself.
         videos: Add a video and nearest states of the best seed of each task and method; a single
             run has them by default, unless --watch is set.
+        no_videos: Add none, not even of a single run.
         baseline: Compare every other method with this one, seed by seed: a table and a forest plot
             of the differences with 95% intervals, on the page and as differences.csv and .png.
     """
     from revbis.analysis.page.writer import PageWriter, page_folder
     from revbis.analysis.page.writer import watch as watch_runs
 
+    if videos and no_videos:
+        raise ValueError("--videos and --no-videos contradict each other: drop one of them")
+    wanted = True if videos else False if no_videos else None
     folder = out or page_folder(runs)
-    writer = PageWriter(runs, folder, step_bar, videos=videos, live=watch, baseline=baseline)
+    writer = PageWriter(runs, folder, step_bar, videos=wanted, live=watch, baseline=baseline)
     if watch:
         watch_runs(writer, partial(print, flush=True))
     else:

@@ -1,15 +1,18 @@
-"""Atomic writes, checksums, zip files, and files of JSON lines."""
+"""Atomic writes, checksums, zip files, tensors, and files of JSON lines."""
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import tempfile
+import warnings
 import zipfile
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +22,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+# The class that PyTorch's safe reader refuses, in its message.
+_REFUSED = re.compile(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)")
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
 
@@ -106,6 +111,28 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def read_tensors(content: bytes) -> Any:
+    """What `torch.save` wrote, on the CPU: tensors and plain values, never code.
+
+    Raises:
+        ValueError: If it is anything else. PyTorch's messages advise to load it unsafely, so they
+            are not repeated.
+    """
+    import torch
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the pickle protocol of foreign files
+            return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as problem:  # noqa: BLE001 (the reader can raise anything for a foreign file)
+        refused = _REFUSED.search(str(problem))
+        what = f"it has an object of {refused[1]} in it" if refused else "it is something else"
+        raise ValueError(
+            "only tensors, numbers, texts, lists and dicts are read, as revbis writes them, "
+            f"because others could run code; {what}"
+        ) from None
 
 
 def digest(path: Path) -> str:

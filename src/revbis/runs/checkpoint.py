@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from revbis.io import schema
-from revbis.io.files import atomic_write, digest, digest_of_bytes, sync_folder
+from revbis.io.files import atomic_write, digest, digest_of_bytes, read_tensors, sync_folder
 from revbis.io.schema import CountOrZero, FileEntry, Manifest
 from revbis.runs.folder import (
     AGENT,
@@ -86,8 +86,8 @@ class Checkpoint:
             try:
                 with np.load(path, allow_pickle=False) as file:
                     piece = dict(file)
-            except Exception as problem:  # noqa: BLE001 (NumPy, zipfile and zlib raise different ones)
-                raise DamagedError(f"{path} cannot be read: {_first_line(problem)}") from None
+            except Exception:  # noqa: BLE001 (NumPy, zipfile and zlib raise different ones)
+                raise DamagedError(f"{path} cannot be read as arrays of numbers") from None
             yield piece
 
 
@@ -304,11 +304,9 @@ def _load(folder: Path, root: Path) -> Checkpoint:
 def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
     content = _content(folder, AGENT, manifest)
     try:
-        agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as problem:  # noqa: BLE001 (the reader can raise anything for a foreign file)
-        raise DamagedError(
-            f"checkpoint {folder} cannot be read: {AGENT}: {_first_line(problem)}"
-        ) from None
+        agent = read_tensors(content)
+    except ValueError as problem:
+        raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT}: {problem}") from None
     if not isinstance(agent, dict):
         raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT} does not contain an agent")
     return agent
@@ -345,11 +343,6 @@ def _manifest(folder: Path) -> dict[str, FileEntry]:
 
 def _entry(content: bytes) -> FileEntry:
     return {"bytes": len(content), "digest": digest_of_bytes(content)}
-
-
-def _first_line(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
 
 
 def _is_piece(name: str) -> bool:

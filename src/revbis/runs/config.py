@@ -16,6 +16,7 @@ import tyro
 
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
+from revbis.envs.suites import imported_by
 from revbis.io import schema
 from revbis.io.files import shown_path
 from revbis.io.schema import (
@@ -157,6 +158,12 @@ class Config(RunSettings):
         if self.observation == "state":
             return (1,)
         return (3 * self.frame_stack, self.pixels, self.pixels)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The user's own code that it names, of the task, the agent and the objective."""
+        named = (imported_by(self.task), resolve(self.method).factory)
+        return tuple(name for name in named if name is not None)
 
     def as_dict(self) -> dict[str, Any]:
         """All settings by the names of their flags, in JSON types."""

@@ -136,6 +136,7 @@ class Records:
         resumed: Frame of the checkpoint that the run resumes from; TensorBoard hides what came
             after it.
         guard: Called before anything is written; raises if this process may no longer write.
+        evaluated: Called after each evaluation, with its record.
     """
 
     def __init__(
@@ -147,8 +148,9 @@ class Records:
         run: dict[str, Any],
         resumed: int | None = None,
         guard: Callable[[], None] = lambda: None,
+        evaluated: Callable[[Record], None] = lambda _: None,
     ) -> None:
-        self.folder, self._guard = folder, guard
+        self.folder, self._guard, self._evaluated = folder, guard, evaluated
         self.evaluations: list[Record] = []
         self.alarms: list[Record] = []
         self._train = folder / TRAINING
@@ -170,6 +172,7 @@ class Records:
         self.evaluations.append(record)
         self._write(EVALUATIONS, self.evaluations)
         self._send("eval", record)
+        self._evaluated(record)
 
     def alarm(self, record: Record) -> None:
         """Adds a line to alarms.jsonl."""

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from revbis import __version__
 from revbis.envs import make_env
@@ -60,6 +60,7 @@ def train(
     *,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[Status], None] = lambda _: None,
+    evaluated: Callable[[Record], None] = lambda _: None,
     home: RunFolder | None = None,
     restart: bool = False,
 ) -> bool:
@@ -70,6 +71,7 @@ def train(
         stop: Called after every agent step and between evaluation episodes; if it returns True,
             the run is saved and stops.
         report: Called after every agent step.
+        evaluated: Called after every evaluation, with its line of eval.jsonl.
         home: The run's folder, already claimed; claimed here if None.
         restart: Discard the run in the folder and start at frame 0; it is kept if the new one
             cannot start. Otherwise a run with records is resumed or refused, never restarted.
@@ -102,7 +104,7 @@ def train(
         home.claim()
     try:
         with _discarding(home) if restart else nullcontext():
-            trainer = _start(config, device, home)
+            trainer = _start(config, device, home, evaluated)
         with closing(trainer.records):
             done = trainer.run(lambda: home.beat(trainer.status) or stop(), report, home.saved)
             if done:
@@ -117,7 +119,9 @@ def train(
         raise
 
 
-def _start(config: Config, device: str, home: RunFolder) -> Trainer:
+def _start(
+    config: Config, device: str, home: RunFolder, evaluated: Callable[[Record], None]
+) -> Trainer:
     """The composition root: environment, replay, agent, records and checkpoints of one run."""
     folder = config.directory
     checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
@@ -131,6 +135,7 @@ def _start(config: Config, device: str, home: RunFolder) -> Trainer:
         run=config.as_dict(),
         resumed=None if checkpoint is None else checkpoint_frames(checkpoint.folder.name),
         guard=home.check,
+        evaluated=evaluated,
     )
     try:
         trainer = Trainer(config, records, checkpoints, device)
@@ -276,24 +281,62 @@ def finished(config: Config) -> bool:
         return False
 
 
-def open_run(folder: Path) -> tuple[Config, Agent]:
+class OpenedRun(NamedTuple):
+    """A run's agent at its newest checkpoint, on the CPU.
+
+    Attributes:
+        config: The run.
+        agent: The agent.
+        frames: The frame of the checkpoint.
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Dimension of an action.
+    """
+
+    config: Config
+    agent: Agent
+    frames: int
+    observation_shape: tuple[int, ...]
+    action_size: int
+
+
+def open_run(folder: Path, *, trust: bool = False) -> tuple[Config, Agent]:
     """A run's config and its agent at the newest checkpoint, on the CPU.
 
+    Args:
+        folder: The run's folder.
+        trust: Whether code that the folder names, as package.module:factory, may be imported.
+
     Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
+        ValueError: If the folder is not a run, has no checkpoint yet, or names code that is not
+            trusted.
     """
-    config, agent, _ = open_run_at(folder)
-    return config, agent
+    opened = open_run_at(folder, trust=trust)
+    return opened.config, opened.agent
 
 
-def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
-    """What `open_run` returns, and the frame of the checkpoint.
+def check_trusted(config: Config, folder: Path) -> None:
+    """Refuses a run whose folder names code: whoever wrote the folder chose what it does.
 
     Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
+        ValueError: With the names, and how to allow them.
+    """
+    if config.code:
+        raise ValueError(
+            f"{shown_path(folder)} names code of its author's, {' and '.join(config.code)}, which "
+            "would be imported and run; pass --trust (trust=True in Python) if you trust it"
+        )
+
+
+def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
+    """What `open_run` returns, with the frame of the checkpoint and the agent's shapes.
+
+    Raises:
+        ValueError: As `open_run`.
     """
     copy = unpacked(folder)
     config = Config.read(copy / CONFIG)
+    if not trust:
+        check_trusted(config, folder)
     newest = read_agent(copy / CHECKPOINTS)
     if newest is None:
         raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
@@ -306,7 +349,8 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
     except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
         reason = schema.reason(problem)
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
-    return config, agent, frames
+    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
+    return OpenedRun(config, agent, frames, shape, size)
 
 
 def read_evaluations(folder: Path) -> list[Record]:
