@@ -288,9 +288,9 @@ class BisimulationObjective(BaseObjective):
             embedding = self.embed(batch.next_z, batch.next_policy_action)
             following = self._between(embedding, partner)
         if self.design.adaptive and not self.design.released:
-            ended = batch.discount == 0
-            other = _of(ended, partner)
-            following.masked_fill_(ended | other if self.rowwise else ended[:, None] | other, 0)
+            alive = (batch.discount > 0).to(following.dtype)
+            following *= _of(alive, partner)
+            following *= alive if self.rowwise else alive[:, None]
         return following
 
     def _tie(
