@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.runs import tiny_config
+from tests.runs import Walk, tiny_config
 
 from revbis.agents.registry import methods
 from revbis.io.files import read_records
@@ -147,6 +147,24 @@ def test_what_is_suggested_depends_on_the_agent():
     assert texts["dreamerv3"]["stalled"].endswith(stall)
     nan = texts["agent:json:loads"]["non_finite"]
     assert nan == "critic_loss is not finite; check the task's rewards"
+
+
+class Alive(Walk):
+    """Like CartPole: every step has the reward 1, and walking too far ends the episode."""
+
+    def step(self, action):
+        observation, _, _, truncated, info = super().step(action)
+        return observation, 1.0, abs(self.place) > 0.9, truncated, info
+
+
+@pytest.mark.env("gym", gl=False)
+def test_a_run_with_constant_rewards_says_so(tmp_path: Path) -> None:
+    settings = {"task": "tests.runs.test_alarms:Alive", "observation": "state", "quality": "full"}
+    settings |= {"method": "simsr-rev", "transition": "one_step", "frames": 400, "action_repeat": 1}
+    config = tiny_config(tmp_path, **settings)
+    train(config)
+    raised = read_records(config.directory / "alarms.jsonl")
+    assert "constant_rewards" in [alarm["name"] for alarm in raised]
 
 
 DIVERGING = {"task": "tests.runs:Walk", "observation": "state", "quality": "full"}

@@ -41,7 +41,7 @@ class Objective(Protocol):
 
     @property
     def policy_actions(self) -> tuple[str, ...]:
-        """Which of policy_action and next_policy_action a call must pass by name; often ()."""
+        """Which of policy_action and next_policy_action it needs; often ()."""
 
     def __call__(
         self,
@@ -453,7 +453,7 @@ class BaseObjective(nn.Module):
     Attributes:
         compares: What `embed` embeds: "state" or "state_action".
         metric: The exact metric it is meant to learn, one of `revbis.tabular.METRICS`.
-        policy_actions: Which of policy_action and next_policy_action a call must pass.
+        policy_actions: Which of policy_action and next_policy_action it needs.
         steps: Batches so far.
     """
 
