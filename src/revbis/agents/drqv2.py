@@ -875,12 +875,9 @@ class DrQV2(ActorCritic):
         # Losses.
         policy_action = self._policy_action(features, objective, deviation)
         out = self._compare(batch, objective, z, following, policy_action)
-        loss = out.representation_loss
-        if out.coefficient_loss is not None:
-            loss = loss + out.coefficient_loss
         # Step.
         with self.descent("objective", "coefficient"):
-            loss.backward()  # type: ignore[no-untyped-call]
+            out.loss.backward()  # type: ignore[no-untyped-call]
         return out
 
     @torch.no_grad()

@@ -215,12 +215,9 @@ class OfflineTraining:
         replay = self._source.replay(self._seed, one_step=self._settings.one_step)
         for step in range(1, steps + 1):
             out = self._compare(replay.sample(self._settings.batch_size))
-            loss = out.representation_loss
-            if out.coefficient_loss is not None:  # it reaches raw_c only: one pass serves both
-                loss = loss + out.coefficient_loss
             for optimiser in self._optimisers:
                 optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            out.loss.backward()  # type: ignore[no-untyped-call]
             for optimiser in self._optimisers:
                 optimiser.step()
             if step % _REPORT_EVERY == 0:

@@ -436,6 +436,7 @@ class Trainer:
         self._raise(alarms.exploding_critic(metrics, largest, discount, self._flags))
         self._raise(alarms.collapsed_embedding(metrics, self._flags))
         self._raise(alarms.silent_objective(metrics, self._flags))
+        self._raise(alarms.constant_rewards(metrics, largest, self._flags))
         self._agent_status = self.agent.status()
         seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
         self.records.train(
