@@ -148,6 +148,10 @@ def write_export(run: Path, out: Path, *, trust: bool = False) -> None:
             _write(run, unfinished, out.name, trust)
             load(unfinished)  # what cannot be loaded is not kept
             _put(unfinished, out)
+        except OSError as problem:
+            if unfinished.name not in str(problem.filename):
+                raise
+            raise OSError(problem.errno, problem.strerror, str(out)) from None
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -14,16 +14,17 @@ import stat
 import tempfile
 import warnings
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 # The class that PyTorch's safe reader refuses, in its message.
 _REFUSED = re.compile(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)")
+_UNFINISHED = re.compile(r"\.(\d+)-(.+)")  # the names that `atomic_path` writes to
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
 
@@ -66,11 +67,31 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield unfinished
         unfinished.replace(path)
     except BaseException as problem:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # its own error would name the other path
+            unfinished.unlink(missing_ok=True)
         if isinstance(problem, OSError) and problem.errno is not None:
-            # the error of a full disk does not name the file
+            # the error of a full disk does not name the file, others the other path
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Removes what processes that were killed while they wrote these files have left behind."""
+    known = frozenset(names)
+    for path in folder.glob(".*-*"):
+        match = _UNFINISHED.fullmatch(path.name)
+        if match and match[2] in known and not _is_running(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 @contextmanager

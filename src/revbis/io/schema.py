@@ -66,6 +66,8 @@ Share = Annotated[float, Meta(ge=_LEAST, le=1)]
 Fraction = Annotated[float, Meta(ge=_LEAST, lt=1)]
 Discount = Annotated[float, Meta(ge=0, lt=1, description="in [0, 1)")]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+FOLDER_NAME = r"^[\w=+,-][\w=+,. -]{0,99}$"  # one part of a path, and not hidden
+FolderName = Annotated[str, Meta(pattern=FOLDER_NAME)]
 
 
 class ResultFile(TypedDict):
@@ -370,6 +372,10 @@ def _message(value: object, kind: object, name: str, problem: Exception) -> str:
         number = float(limit[2])
         bound = "above 0" if number == _LEAST else f"{_RELATIONS[limit[1]]} {number:,.15g}"
         return f"{place} must be {bound}, got {shown(part)}"
+    if "matching regex" in text:
+        return (
+            f"{place} must be a folder's name of letters, digits and = + , . _ -, got {shown(part)}"
+        )
     if expected := re.match(r"Expected `([^`]+)`, got", text):
         if "int" in expected[1].split(" | ") and _is_too_large(part):  # to msgspec not an int
             return f"{place} must be at most {_most(kind):,}, got {shown(part)}"

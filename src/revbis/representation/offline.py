@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from revbis.agents.drqv2 import ActorCritic, Parts, noisy_action
+from revbis.agents.registry import resolve
 from revbis.agents.settings import DrQV2Settings
 from revbis.envs import make_env
 from revbis.io.files import digest
@@ -164,9 +165,10 @@ def settings_of(config: Config, method: str) -> DrQV2Settings:
     Raises:
         ValueError: If the method has no objective.
     """
-    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_inference()
-    if not isinstance(agent, DrQV2Settings) or agent.objective is None:
+    if resolve(method).objective is None:
         raise ValueError(f"{method} has no objective that could train an encoder alone")
+    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_inference()
+    assert isinstance(agent, DrQV2Settings)
     return agent
 
 

@@ -3,7 +3,7 @@
 A run's folder `checkpoints` contains a folder for each of the last few checkpoints,
 
     frame-000000010000/agent.pt        networks, optimisers, generators (read with weights_only)
-    frame-000000010000/state.json      counters, replay state, running episode, records
+    frame-000000010000/state.json      settings, counters, replay state, running episode, records
     frame-000000010000/manifest.json   size and checksum of every file the checkpoint needs
 
 and `replay`, with the records of the replay buffer in pieces that are written once and shared.
@@ -19,7 +19,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -244,6 +244,15 @@ def read_agent(root: Path) -> tuple[int, dict[str, Any]] | None:
     )
 
 
+def read_state(root: Path) -> dict[str, Any] | None:
+    """The trainer's state in the newest checkpoint with an intact state.json, as `read_agent`.
+
+    Raises:
+        DamagedError: If there are checkpoints, but no state.json is intact.
+    """
+    return _read_newest(root, lambda folder: _state(folder, _manifest(folder)))
+
+
 def read_checkpoint(root: Path) -> Checkpoint | None:
     """The newest intact checkpoint, replay buffer included; for readers, as `read_agent` is.
 
@@ -292,13 +301,20 @@ def _load(folder: Path, root: Path) -> Checkpoint:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} is missing or truncated")
         if digest(path) != entry["digest"]:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} has changed")
-    content = _content(folder, STATE, manifest)
+    state = _state(folder, manifest)
     try:
-        state: dict[str, Any] = schema.parse_json(content, dict[str, Any], STATE)
         replay: _Written = schema.convert(state.get("replay"), _Written, f"{STATE}'s replay")
     except ValueError as problem:
         raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
     return Checkpoint(folder, _agent(folder, manifest), state, pieces, replay["written"])
+
+
+def _state(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
+    content = _content(folder, STATE, manifest)
+    try:
+        return cast("dict[str, Any]", schema.parse_json(content, dict[str, Any], STATE))
+    except ValueError as problem:
+        raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
 
 
 def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:

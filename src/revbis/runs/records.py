@@ -12,7 +12,7 @@ from revbis.io.schema import CountOrZero, EvaluationLine, Seed
 from revbis.runs.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING, WANDB, WANDB_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import torch
@@ -204,7 +204,7 @@ class Records:
 
     def _write(self, name: str, records: list[Record]) -> None:
         self._guard()
-        atomic_write(self.folder / name, "".join(map(line_of, records)).encode())
+        write_records(self.folder / name, records)
 
     def _send(self, kind: str, record: Record) -> None:
         yardsticks = record.get("yardsticks", {})  # a record of their own
@@ -216,6 +216,11 @@ class Records:
         }
         for sink in self._sinks:
             sink.write(numbers, record["frames"])
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a file of JSON lines as a whole."""
+    atomic_write(path, "".join(line_of({**record}) for record in records).encode())
 
 
 class _TensorBoard:

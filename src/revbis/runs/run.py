@@ -17,12 +17,18 @@ from revbis import __version__
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.io import schema
-from revbis.io.files import Record, atomic_write, read_records, shown_path
+from revbis.io.files import (
+    Record,
+    atomic_write,
+    read_records,
+    remove_unfinished,
+    shown_path,
+)
 from revbis.io.machine import blas, conditions, processor, thread_counts
 from revbis.io.runtime import use_threads
 from revbis.io.schema import AboutFile
 from revbis.runs import preflight
-from revbis.runs.checkpoint import Checkpoints, read_agent
+from revbis.runs.checkpoint import Checkpoints, DamagedError, read_agent, read_state
 from revbis.runs.config import Config
 from revbis.runs.folder import (
     ABOUT,
@@ -41,7 +47,7 @@ from revbis.runs.folder import (
     unpacked,
 )
 from revbis.runs.presets import command_line
-from revbis.runs.records import Records
+from revbis.runs.records import Records, SavedRecords, write_records
 from revbis.runs.trainer import Trainer, build_agent, resolve_device
 
 if TYPE_CHECKING:
@@ -89,11 +95,9 @@ def train(
     folder = config.directory
     check_writable(folder)
     if not restart:
-        if (folder / CONFIG).exists():
-            before = Config.read(folder / CONFIG)
-            for change in preflight.check_unchanged(before, config, folder):
-                _LOG.warning("%s", change)
+        _check_settings(config)
         if finished(config):
+            _restore_evaluations(folder)
             return True
     preflight.check(config)
     device = resolve_device(config.device)
@@ -119,11 +123,29 @@ def train(
         raise
 
 
+def _check_settings(config: Config) -> None:
+    """Refuses other settings than those of the run in the folder, and says what has changed."""
+    folder = config.directory
+    before = read_config(folder)
+    if before is None and (folder / CHECKPOINTS).exists():
+        _LOG.warning(
+            "%s has no %s, and neither have its checkpoints: that it was started with these "
+            "settings cannot be checked",
+            folder,
+            CONFIG,
+        )
+    if before is not None:
+        for change in preflight.check_unchanged(before, config, folder):
+            if change.name != "out":  # the folder has moved
+                _LOG.warning("%s", change)
+
+
 def _start(
     config: Config, device: str, home: RunFolder, evaluated: Callable[[Record], None]
 ) -> Trainer:
     """The composition root: environment, replay, agent, records and checkpoints of one run."""
     folder = config.directory
+    remove_unfinished(folder, OUTPUTS)
     checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
     checkpoint = checkpoints.resume()
     if checkpoint is None:
@@ -203,6 +225,45 @@ def _refuse_to_restart(folder: Path) -> None:
             "pass --restart to revbis train to discard them and train from frame 0, or another "
             "--out to keep them"
         )
+
+
+def read_config(folder: Path) -> Config | None:
+    """The settings that a run was started with, by its config.json, else by its newest checkpoint.
+
+    None if neither has them: there is no run yet, it is of an earlier version, or no checkpoint is
+    intact.
+
+    Raises:
+        ValueError: If they cannot be read.
+    """
+    if (folder / CONFIG).exists():
+        return Config.read(folder / CONFIG)
+    saved = _saved_state(folder).get("config")
+    if saved is None:
+        return None
+    try:
+        return Config.from_saved(schema.convert(saved, dict[str, Any], "its config"))
+    except ValueError as problem:
+        raise ValueError(f"the newest checkpoint in {folder} cannot be read: {problem}") from None
+
+
+def _restore_evaluations(folder: Path) -> None:
+    """Writes a finished run's eval.jsonl again if it is gone: its checkpoints contain it."""
+    if (folder / EVALUATIONS).exists():
+        return
+    with suppress(ValueError):
+        saved: Any = _saved_state(folder).get("records")
+        schema.convert(saved, SavedRecords, "the records")
+        write_records(folder / EVALUATIONS, saved["evaluations"])
+        _LOG.warning("%s was missing: restored from the checkpoint", EVALUATIONS)
+
+
+def _saved_state(folder: Path) -> dict[str, Any]:
+    """The state in a run's newest intact checkpoint; empty without one."""
+    try:
+        return read_state(folder / CHECKPOINTS) or {}
+    except DamagedError:
+        return {}
 
 
 def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
@@ -339,7 +400,7 @@ def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
         check_trusted(config, folder)
     newest = read_agent(copy / CHECKPOINTS)
     if newest is None:
-        raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
+        raise ValueError(f"{shown_path(folder)} {_without_checkpoint(copy)}")
     frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
     agent = build_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
@@ -351,6 +412,13 @@ def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
     shape, size = env.observation_space.shape, int(env.action_space.shape[0])
     return OpenedRun(config, agent, frames, shape, size)
+
+
+def _without_checkpoint(folder: Path) -> str:
+    """Why a run without checkpoints has none, and what to do."""
+    if (folder / RESULT).exists():
+        return "is finished, but its checkpoints are gone; train it again with --restart"
+    return "has no checkpoint yet; train the run first"
 
 
 def read_evaluations(folder: Path) -> list[Record]:

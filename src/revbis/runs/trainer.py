@@ -164,7 +164,7 @@ class Trainer:
         self._last_return: float | None = None
         self._averages = Averages()
         self._raised: set[str] = set()
-        self._flags = frozenset(config.as_dict())  # that an alarm may suggest
+        self._flags = frozenset(config.effective())  # that an alarm may suggest
         # Read again when logging only: a GPU would have to be waited for.
         self._agent_status = self.agent.status()
         self._start = (time.perf_counter(), 0)
@@ -197,6 +197,7 @@ class Trainer:
         self, stop: Callable[[], bool], report: Callable[[Status], None], saved: Callable[[], None]
     ) -> bool:
         config, progress = self.config, self.progress
+        self._start = (time.perf_counter(), progress.frames)
         saved_at = progress.frames
         while progress.frames < config.frames:
             if self._evaluation_is_due() and not self._evaluate(stop):
@@ -239,6 +240,7 @@ class Trainer:
         """Writes a checkpoint of everything that determines the rest of the run."""
         with self.clock.phase("saving"):
             state = {
+                "config": self.config.as_dict(),
                 "progress": vars(self.progress),
                 "seconds": self.clock.split(),
                 "replay": self.replay.state(),
@@ -290,7 +292,6 @@ class Trainer:
         self.progress = state["progress"]
         self.clock = Clock(state["seconds"])
         self._raised, self._last_return = set(state["raised"]), state["last_return"]
-        self._start = (time.perf_counter(), self.progress.frames)
         self._agent_status = self.agent.status()
         if saved is None:
             return None
@@ -360,6 +361,18 @@ class Trainer:
         every = 1 if frames >= self.config.frames else self.config.eval_every
         return frames // every > last // every
 
+    def _due_frame(self) -> int:
+        """The frame that the evaluation is due at, from which its episodes are seeded.
+
+        It does not depend on the budget, except for the evaluation that only the budget demands: a
+        run that is extended has the evaluations of one that was longer from the start.
+        """
+        frames, every = self.progress.frames, self.config.eval_every
+        evaluations = self.records.evaluations
+        if evaluations and frames // every == int(evaluations[-1]["frames"]) // every:
+            return self.config.frames
+        return frames // every * every
+
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
         with self.clock.phase("update"):
@@ -373,9 +386,9 @@ class Trainer:
     def _evaluate(self, stop: Callable[[], bool]) -> bool:
         """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
+        due = self._due_frame()
         seeds = [
-            derive_seed(config.seed, Stream.EVALUATION, progress.evaluations, i)
-            for i in range(config.eval_episodes)
+            derive_seed(config.seed, Stream.EVALUATION, due, i) for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
             episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
