@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from revbis.tabular.bounds import Certificate, ValueGapBound, certify, value_gap_bound
     from revbis.tabular.comparison import Comparison, compare
     from revbis.tabular.embedding import Embedding, NegativeType, negative_type
+    from revbis.tabular.laws import LawValue, ReducedDistance, RewardLaws, reward_laws
     from revbis.tabular.mdp import FiniteMDP
     from revbis.tabular.metrics import (
         bisimulation,
@@ -32,10 +33,13 @@ __all__ = [
     "Comparison",
     "Embedding",
     "FiniteMDP",
+    "LawValue",
     "Metric",
     "MetricResult",
     "NegativeType",
     "Query",
+    "ReducedDistance",
+    "RewardLaws",
     "ToleranceWarning",
     "ValueGapBound",
     "action_value",
@@ -52,6 +56,7 @@ __all__ = [
     "policy_value",
     "register_metric",
     "revised",
+    "reward_laws",
     "solve",
     "unregister_metric",
     "value_gap_bound",
@@ -62,6 +67,7 @@ _MODULES = {
     "bounds": ("Certificate", "ValueGapBound", "certify", "value_gap_bound"),
     "comparison": ("Comparison", "compare"),
     "embedding": ("Embedding", "NegativeType", "negative_type"),
+    "laws": ("LawValue", "ReducedDistance", "RewardLaws", "reward_laws"),
     "mdp": ("FiniteMDP",),
     "metrics": ("bisimulation", "lax_bisimulation", "mico", "pi_bisimulation", "revised"),
     "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),

@@ -93,8 +93,10 @@ def _load(source: Source) -> tuple[FiniteMDP, Array | None]:
             return examples.four_rooms(size, slip=source.slip)
         case "garnet":
             return examples.garnet(size, branching=min(size, 5), seed=source.seed)
-        case _:
+        case "delay":
             return examples.delay_chain(size)
+        case _:
+            return examples.two_coins()
 
 
 class Solved(NamedTuple):
