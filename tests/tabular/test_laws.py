@@ -158,7 +158,7 @@ def test_the_grid_keeps_means_and_its_error_shrinks():
     spacing, errors = np.ptp(mdp.rewards), []
     for thresholds in (3, 9, 33):
         laws = reward_laws(mdp, policy, thresholds=thresholds)
-        assert len(laws.thresholds) == thresholds - 1
+        assert len(laws.thresholds) <= thresholds - 1  # levels that no reward is near are left out
         value = laws.value(0.9)
         assert abs(value.values - V).max() <= value.error_bound <= 1e-6
         read = laws.distance(0.9)
@@ -209,7 +209,7 @@ def test_results_work_like_those_of_a_solver():
 def test_what_does_not_fit_is_refused(free_memory):
     mdp, policy = examples.garnet(50)
     free_memory(10**5)
-    with pytest.raises(MemoryError, match=r"laws of 50 states at \d+ thresholds .* thresholds=32"):
+    with pytest.raises(MemoryError, match=r"laws of 50 states at \d+ thresholds .*thresholds=32"):
         reward_laws(mdp, policy)
     grid, uniform = examples.grid_world(40)
     with pytest.raises(MemoryError, match="laws of 1600 states at 2 thresholds"):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from revbis.tabular.registry import METRICS, Metric, register_metric, unregister_metric
     from revbis.tabular.result import MetricResult, Query
+    from revbis.tabular.samples import Interval, SampledLaws, estimate_laws
     from revbis.tabular.solver import ToleranceWarning, solve
     from revbis.tabular.values import action_value, optimal_policy, policy_value
 
@@ -33,6 +34,7 @@ __all__ = [
     "Comparison",
     "Embedding",
     "FiniteMDP",
+    "Interval",
     "LawValue",
     "Metric",
     "MetricResult",
@@ -40,6 +42,7 @@ __all__ = [
     "Query",
     "ReducedDistance",
     "RewardLaws",
+    "SampledLaws",
     "ToleranceWarning",
     "ValueGapBound",
     "action_value",
@@ -47,6 +50,7 @@ __all__ = [
     "bisimulation",
     "certify",
     "compare",
+    "estimate_laws",
     "examples",
     "lax_bisimulation",
     "mico",
@@ -72,6 +76,7 @@ _MODULES = {
     "metrics": ("bisimulation", "lax_bisimulation", "mico", "pi_bisimulation", "revised"),
     "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),
     "result": ("MetricResult", "Query"),
+    "samples": ("Interval", "SampledLaws", "estimate_laws"),
     "solver": ("ToleranceWarning", "solve"),
     "values": ("action_value", "optimal_policy", "policy_value"),
 }
