@@ -168,11 +168,12 @@ def metric_row(result: MetricResult, seconds: float) -> Row:
 
 
 def horizon_row(result: MetricResult, value: Array) -> Row:
-    """A reading of the metric at one horizon, and how far it is from the values at that horizon."""
+    """A reading of the metric at one horizon, and the gaps of the values at that horizon."""
     distance = result.matrix()
     i, j = np.triu_indices(result.n, 1)
-    gaps = np.abs(value[i] - value[j])
-    reduced = result.reduced()
+    gaps = result.reward_weight * np.abs(value[i] - value[j])
+    symbol = "|ΔV|" if result.level == "state" else "|ΔQ|"
+    heading = f"mean {symbol}" if result.c is None else f"mean (1−c){symbol}"
     return {
         "discount": digits(result.discount),
         "steps": f"{1 / (1 - result.discount):.4g}",
@@ -180,8 +181,8 @@ def horizon_row(result: MetricResult, value: Array) -> Row:
         "error bound": f"{result.error_bound:.1e}",
         "mean distance": f"{float(distance.mean()):.4g}",
         "mean self": f"{float(np.diag(distance).mean()):.4g}",
-        "mean ρ": f"{float(reduced.mean()):.4g}",
-        "mean |ΔV|": f"{float(gaps.mean()) if len(gaps) else 0.0:.4g}",
+        "mean ρ": f"{float(result.reduced().mean()):.4g}",
+        heading: f"{gaps.sum() / max(len(gaps), 1):.4g}",
     }
 
 
