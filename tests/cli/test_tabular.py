@@ -1,4 +1,4 @@
-"""`revbis tabular values`, `aggregate` and `horizons`; the tests of `solve` and `bounds` are in test_cli.py."""
+"""`revbis tabular values`, `aggregate` and `horizons`; `solve` and `bounds` are in test_cli.py."""
 
 import csv
 from pathlib import Path
