@@ -36,12 +36,19 @@ def finals(folder: Path) -> Scores:
 
 def returns(folder: Path) -> Scores:
     """Final returns in percent of drqv2's mean on the task."""
-    scores = finals(folder)
-    for task, seeds in scores["drqv2"].items():
-        unit = np.mean(list(seeds.values())) / 100
-        for tasks in scores.values():
-            tasks[task] = {seed: value / unit for seed, value in tasks[task].items()}
-    return scores
+    return in_percent(finals(folder))
+
+
+def in_percent(scores: Scores) -> Scores:
+    """Scores in percent of drqv2's mean on the task."""
+    units = {task: np.mean(list(seeds.values())) / 100 for task, seeds in scores["drqv2"].items()}
+    return {
+        method: {
+            task: {seed: value / units[task] for seed, value in seeds.items()}
+            for task, seeds in tasks.items()
+        }
+        for method, tasks in scores.items()
+    }
 
 
 def levels(folder: Path) -> Iterator[str]:

@@ -18,7 +18,9 @@ from revbis.analysis.stats import Paired, paired
 from revbis.analysis.study import read_study
 
 RESULTS = Path(__file__).parents[2] / "results"
-COMPARE, PACK = (runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack"))
+COMPARE, PACK, PAGES = (
+    runpy.run_path(str(RESULTS / f"{name}.py")) for name in ("compare", "pack", "tables")
+)
 METRICS = "mico+simsr+simsr-rev+simsr-rev-full+energy-rev-full"
 
 
@@ -37,7 +39,6 @@ def test_returns_over_all_tasks(folder: str, names: list[str], line: str, said: 
 
 
 FAMILIES = ("mico-rev", "simsr-rev", "mico-rev-full", "simsr-rev-full", "energy-rev-full")
-BUFFERS = ("gaussian-0.1/ten-seeds", "gaussian-0.1-seed-2/offline", "walker-0.1/offline")
 
 
 @pytest.mark.parametrize(
@@ -66,30 +67,31 @@ def test_objectives_alone(files: tuple[str, ...], names: list[str], line: str, s
 
 
 @pytest.mark.parametrize(
-    ("measure", "line", "said"),
+    ("files", "measure", "line", "said"),
     [
-        ("phi_denoising_ood", "+0.191 [+0.103, +0.278]", ".19 [.10, .28]"),
-        ("phi_state_r2", "+0.121 [-0.0431, +0.284]", ".12 [−.04, .28]"),
+        ("OLD", "phi_denoising_ood", "+0.191 [+0.103, +0.278], p = 0.125, 4", "+.19 [+.10, +.28]"),
+        ("NEW", "phi_denoising_ood", "+0.203 [+0.147, +0.259], p = 0.008, 8", ".20 [.15, .26]"),
+        ("NEW", "phi_state_r2", "+0.134 [+0.0637, +0.204], p = 0.008, 8", "+.13 [.06, .20]"),
     ],
 )
-def test_buffers_are_the_unit(measure: str, line: str, said: str) -> None:
-    """25 seeds on four buffers are four observations: t has 3 degrees of freedom."""
+def test_buffers_are_the_unit(files: str, measure: str, line: str, said: str) -> None:
+    """Seeds on one buffer are one observation: t has as many degrees of freedom as buffers − 1."""
     offline = RESULTS / "offline"
-    files = [offline / f"{file}.csv" for file in (*BUFFERS, "cheetah-0.1/offline")]
-    scores = COMPARE["offline"](*files)[measure]
+    paths = [offline / file for file in PAGES[files]]
+    scores = COMPARE["offline"](*paths)[measure]
     (found,) = COMPARE["lines"](scores, ["simsr-rev", "simsr"], "buffer")
-    assert found == f"simsr-rev - simsr: {line}, p = 0.125, 4 buffers"
+    assert found == f"simsr-rev - simsr: {line} buffers"
     assert said in (offline / "README.md").read_text()
     means = [
         np.mean([of[str(file)][seed] - other[str(file)][seed] for seed in of[str(file)]])
         for of, other in [(scores["simsr-rev"], scores["simsr"])]
-        for file in files
+        for file in paths
     ]
     ends = scipy.stats.ttest_1samp(means, 0.0).confidence_interval(0.95)
-    low, high = (float(end) for end in line.rpartition("[")[2].rstrip("]").split(", "))
+    low, high = (float(end) for end in re.findall(r"[+-][\d.]+", line)[1:3])
     assert (low, high) == pytest.approx(tuple(ends), abs=1e-3)
     (few,) = COMPARE["lines"](
-        COMPARE["offline"](*files[:3])[measure], ["simsr-rev", "simsr"], "buffer"
+        COMPARE["offline"](*paths[:3])[measure], ["simsr-rev", "simsr"], "buffer"
     )
     assert "(no interval: 3 buffers)" in few
 
@@ -170,6 +172,32 @@ def test_seeds_that_would_settle_it() -> None:
     ]
     page = (RESULTS / "README.md").read_text()
     assert "about 90 seeds on cartpole_swingup, 20 on walker_walk and 75 on cheetah_run" in page
+
+
+@pytest.mark.parametrize("folder", PAGES["TABLES"])
+def test_tables_of_pages_are_those_of_the_records(folder: str) -> None:
+    text = (RESULTS / folder / "README.md").read_text()
+    assert text == PAGES["filled"](text, PAGES["TABLES"][folder]), "run python results/tables.py"
+
+
+def test_a_page_has_a_place_for_every_table() -> None:
+    with pytest.raises(ValueError, match=r"places for \['one'\], and the tables are \['two'\]"):
+        PAGES["filled"]("<!-- one -->\nold\n<!-- end -->\n", {"two": lambda: ["new"]})
+    page = PAGES["filled"]("a\n<!-- one -->\nold\n<!-- end -->\nb", {"one": lambda: ["new"]})
+    assert page == "a\n<!-- one -->\n\nnew\n\n<!-- end -->\nb"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "sign", "text"),
+    [
+        (0.254, 2, False, ".25"),
+        (-0.254, 2, True, "−.25"),
+        (-0.4, 0, True, "0"),
+        (7.6, 0, True, "+8"),
+    ],
+)
+def test_numbers_of_pages(value: float, digits: int, sign: bool, text: str) -> None:
+    assert PAGES["short"](value, digits, sign) == text
 
 
 ARCHIVES = sorted(RESULTS.glob("*/runs.zip"))  # the sdist has none

@@ -1,0 +1,482 @@
+"""The tables of the pages in results/, from the records beside them.
+
+python results/tables.py     writes them anew: what is between <!-- NAME --> and <!-- end -->
+
+Intervals and tests are those of revbis.analysis.stats. "p, Holm" is p of the sign-flip test, and
+the same with Holm's correction for the rows of the column.
+"""
+
+import csv
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import compare
+
+from revbis.analysis.stats import (
+    Paired,
+    area,
+    holm,
+    paired,
+    published_return,
+)
+from revbis.analysis.tables import share_text
+
+RESULTS = Path(__file__).parent
+Seeds = Mapping[int, float]
+Lines = Iterator[str]
+
+
+def filled(text: str, tables: Mapping[str, Callable[[], Iterable[str]]]) -> str:
+    """A page with its tables made anew; every table has one place in it.
+
+    Raises:
+        ValueError: If a table has no place, or a place no table.
+    """
+    places = re.findall(r"<!-- (\S+) -->\n.*?<!-- end -->", text, flags=re.DOTALL)
+    if sorted(places) != sorted(tables):
+        raise ValueError(f"the page has places for {places}, and the tables are {list(tables)}")
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name} -->\n", "<!-- end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + "\n" + "\n".join(lines()) + "\n\n" + end + after
+    return text
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
+    """A table in Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def short(value: float, digits: int = 0, sign: bool = False) -> str:
+    """A number as the pages write it: a real minus, and no 0 before the point."""
+    rounded = round(value, digits) or 0.0  # no minus before 0
+    text = f"{rounded:{'+' if sign and rounded else ''}.{digits}f}"
+    return re.sub(r"^([+-]?)0\.", r"\1.", text).replace("-", "−")
+
+
+def spread(seeds: Seeds) -> str:
+    """Mean ± standard deviation."""
+    values = list(seeds.values())
+    return f"{short(float(np.mean(values)))} ± {short(float(np.std(values, ddof=1)))}"
+
+
+def interval(found: Paired, digits: int = 0) -> str:
+    """A difference and its interval, if there is one."""
+    value = short(found.difference, digits, sign=True)
+    if math.isnan(found.low):
+        return f"{value} ({found.fewest} pairs)"
+    ends = ", ".join(short(end, digits, sign=True) for end in (found.low, found.high))
+    return f"{value} [{ends}]"
+
+
+def p_text(p: float) -> str:
+    """A p-value."""
+    return "1" if p > 0.995 else "< .001" if p < 0.001 else short(p, 3 if p < 0.01 else 2)
+
+
+def family(found: Sequence[Paired], digits: int = 0) -> list[str]:
+    """Differences that are corrected together: interval, p and Holm's p of each."""
+    corrected = holm([each.p_value for each in found])
+    return [
+        f"{interval(each, digits)}; {p_text(each.p_value)}, {p_text(p)}"
+        for each, p in zip(found, corrected, strict=True)
+    ]
+
+
+def minus(scores: compare.Scores, other: str) -> dict[str, str]:
+    """The difference of every method from one of them, a family."""
+    names = [name for name in scores if name != other]
+    found = [paired(scores[name], scores[other]) for name in names]
+    return dict(zip(names, family(found), strict=True)) | {other: ""}
+
+
+def finals(folder: str, task: str, column: str = "mean_return") -> dict[str, dict[int, float]]:
+    """Final returns of the runs on a task below a folder, by method and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for _, row in compare.rows(RESULTS / folder, "evaluations.csv"):
+        if row["task"] == f"dmc:{task}":
+            found.setdefault(row["method"], {})[int(row["seed"])] = float(row[column])
+    return found
+
+
+def areas(folder: str) -> compare.Scores:
+    """Areas under the curves of returns, in percent of drqv2's mean on the task."""
+    curves: dict[tuple[str, str, int], dict[int, float]] = {}
+    for task, row in compare.rows(RESULTS / folder, "evaluations.csv"):
+        points = curves.setdefault((row["method"], task, int(row["seed"])), {})
+        points[int(row["frames"])] = float(row["mean_return"])
+    scores: compare.Scores = {}
+    for (method, task, seed), points in curves.items():
+        height = area(np.array(list(points)), np.array(list(points.values())))
+        scores.setdefault(method, {}).setdefault(task, {})[seed] = float(height)
+    return compare.in_percent(scores)
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean of some numbers."""
+    return float(np.mean(list(values)))
+
+
+def returns(folder: str, task: str, others: Sequence[str], variants: bool = True) -> Lines:
+    """Methods on a task: how far they came, and differences from some of them."""
+    scores = finals(folder, task)
+    trained = finals(folder, task, "train_mean_return") if variants else {}
+    published = published_return(f"dmc:{task}")
+    columns = [minus({name: {task: each} for name, each in scores.items()}, o) for o in others]
+    head = ["method", "return", "of the published final return"]
+    head += ["training minus evaluation variants"] if variants else []
+    rows = []
+    for name, seeds in sorted(scores.items(), key=lambda item: -mean(item[1].values())):
+        share = None if published is None else mean(seeds.values()) / published
+        row = [f"`{name}`", spread(seeds), share_text(share)]
+        if variants:
+            row.append(spread({seed: trained[name][seed] - value for seed, value in seeds.items()}))
+        rows.append(row + [column[name] for column in columns])
+    yield from table([*head, *(f"minus `{other}`; p, Holm" for other in others)], rows)
+
+
+def pooled(folder: str, others: Sequence[str]) -> Lines:
+    """Methods over all tasks, in percent of drqv2's mean on the task."""
+    scores = compare.returns(RESULTS / folder)
+    columns = [minus(scores, other) for other in others]
+    means = {name: mean(mean(s.values()) for s in tasks.values()) for name, tasks in scores.items()}
+    rows = (
+        [f"`{name}`", short(means[name]), *(column[name] for column in columns)]
+        for name in sorted(scores, key=lambda each: -means[each])
+    )
+    head = ["method", "mean, % of `drqv2`", *(f"minus `{other}`; p, Holm" for other in others)]
+    yield from table(head, rows)
+
+
+def groups(rows: Mapping[str, tuple[str, str]], columns: Mapping[str, compare.Scores]) -> Lines:
+    """Pairs of methods, or of means of methods, by several scores; a column is a family."""
+    cells = [
+        family([paired(*(compare.side(scores, [name]) for name in pair)) for pair in rows.values()])
+        for scores in columns.values()
+    ]
+    head = ["in % of `drqv2`", *(f"{name}; p, Holm" for name in columns)]
+    yield from table(head, zip(rows, *cells, strict=True))
+
+
+MEASURES = {
+    "denoising_ood": ("DF", 2),
+    "state_r2": ("state R²", 2),
+    "value": ("ρ with ΔV", 2),
+    "effective_rank": ("rank", 1),
+}
+
+
+def embeddings(folder: str, task: str) -> Lines:
+    """Means of the yardsticks, φ's and beside it the critic's trunk's."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for _, row in compare.rows(RESULTS / folder, "yardsticks.csv"):
+        if row["task"] == f"dmc:{task}":
+            values = found.setdefault(row["method"], {})
+            for name, value in row.items():
+                if name.startswith(("phi_", "trunk_")) and value:
+                    values.setdefault(name, []).append(float(value))
+    cells = [
+        (f"{part}_{measure}", f"{text}: {'φ' if part == 'phi' else part}", digits)
+        for measure, (text, digits) in MEASURES.items()
+        for part in ("phi", "trunk")
+    ]
+    rows = (
+        [f"`{method}`"]
+        + [short(mean(values[name]), digits) if name in values else "" for name, _, digits in cells]
+        for method, values in sorted(found.items(), key=lambda item: -mean(item[1]["trunk_value"]))
+    )
+    yield from table(["method", *(text for _, text, _ in cells)], rows)
+
+
+def steps(rows: Sequence[tuple[str, str, str]], scores: Mapping[str, Seeds]) -> Lines:
+    """What changes, and the difference in final return that it makes; one family."""
+    found = [paired({"": dict(scores[a])}, {"": dict(scores[b])}) for _, a, b in rows]
+    cells = (
+        [what, f"`{name}` − `{other}`", text]
+        for (what, name, other), text in zip(rows, family(found), strict=True)
+    )
+    yield from table(["what changes", "compared", "difference in return; p, Holm"], cells)
+
+
+OFFLINE = {
+    "phi_denoising_ood": "DF, evaluation noise",
+    "phi_state_r2": "state R²",
+    "phi_value": "ρ with ΔV",
+}
+
+
+def alone(rows: Mapping[str, Sequence[str]], *files: str) -> Lines:
+    """Differences between objectives trained offline; a column is a family.
+
+    Args:
+        rows: What changes, and methods in pairs.
+        *files: Of several folders: then a buffer is an observation.
+    """
+    measures = compare.offline(*(RESULTS / "offline" / file for file in files))
+    buffers = len({Path(file).parent for file in files}) > 1
+    columns = []
+    for measure in OFFLINE:
+        found = []
+        for names in rows.values():
+            sides = [compare.side(measures[measure], list(names[i::2])) for i in (0, 1)]
+            found.append(paired(*(map(compare.by_buffer, sides) if buffers else sides)))
+        columns.append(family(found, 2))
+    head = ["what changes", *(f"{name}; p, Holm" for name in OFFLINE.values())]
+    yield from table(head, zip(rows, *columns, strict=True))
+
+
+def trained(file: str) -> Lines:
+    """What every objective's embedding is after training, and before."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader((RESULTS / "offline" / file).read_text().splitlines()):
+        found.setdefault(row["method"], []).append(row)
+    names = {**OFFLINE, "phi_effective_rank": "rank (of 50)"}
+    digits = {name: 1 if "rank" in name else 2 for name in names}
+
+    def cells(rows: list[dict[str, str]], end: str = "") -> list[str]:
+        return [short(mean(float(row[name + end]) for row in rows), digits[name]) for name in names]
+
+    def key(method: str) -> float:
+        return -mean(float(row["phi_denoising_ood"]) for row in found[method])
+
+    rows = []
+    for method in sorted(found, key=key):
+        ends = [float(row["c"]) for row in found[method] if row["c"]]
+        rows.append([f"`{method}`", *cells(found[method]), short(mean(ends), 2) if ends else ""])
+    every = [row for each in found.values() for row in each]
+    rows.append(["before training", *cells(every, "_untrained"), ".5"])
+    yield from table(["objective", *names.values(), "c at the end"], rows)
+
+
+def buffers(files: Sequence[str]) -> Lines:
+    """The revised operator and the original on every buffer."""
+    rows, methods = [], ("simsr-rev", "simsr")
+    for file in files:
+        measures = compare.offline(RESULTS / "offline" / file)
+        pairs = []
+        for name in OFFLINE:
+            both = (measures[name][method][str(RESULTS / "offline" / file)] for method in methods)
+            pairs.append(", ".join(short(mean(seeds.values()), 2) for seeds in both))
+        seeds = len(next(iter(measures["phi_value"]["simsr"].values())))
+        rows.append([str(Path(file).parent), str(seeds), *pairs])
+    yield from table(["buffer", "seeds", *OFFLINE.values()], rows)
+
+
+TASKS = ("cartpole_swingup", "walker_walk", "cheetah_run")
+FAMILIES = ("mico-rev", "simsr-rev", "mico-rev-full", "simsr-rev-full", "energy-rev-full")
+ONE_BUFFER = {
+    "the revised operator, MICo: `mico-rev` − `mico`": ["mico-rev", "mico"],
+    "c, in five families (25 pairs): `…` − `…-no-c`": [
+        name + end for name in FAMILIES for end in ("", "-no-c")
+    ],
+    "only c, no ψ, MICo: `mico-rev-no-sa` − `mico`": ["mico-rev-no-sa", "mico"],
+    "only ψ, no c, MICo: `mico-rev-no-c` − `mico`": ["mico-rev-no-c", "mico"],
+    "complete instead of published (10 pairs): `…-rev-full` − `…-rev`": [
+        "mico-rev-full", "mico-rev", "simsr-rev-full", "simsr-rev",
+    ],
+    "ROPE's operator (10 pairs): `…-rev-pairs` − `…-rev`": [
+        "mico-rev-pairs", "mico-rev", "simsr-rev-pairs", "simsr-rev",
+    ],
+    "the released code's loss: `mico-rev-released` − `mico-rev`": ["mico-rev-released", "mico-rev"],
+}  # fmt: skip
+TEN_SEEDS = {
+    "the revised operator: `simsr-rev` − `simsr`": ["simsr-rev", "simsr"],
+    "only c, no ψ: `simsr-rev-no-sa` − `simsr`": ["simsr-rev-no-sa", "simsr"],
+    "only ψ, no c: `simsr-rev-no-c` − `simsr`": ["simsr-rev-no-c", "simsr"],
+    "c, given ψ: `simsr-rev` − `simsr-rev-no-c`": ["simsr-rev", "simsr-rev-no-c"],
+    "ψ, given c: `simsr-rev` − `simsr-rev-no-sa`": ["simsr-rev", "simsr-rev-no-sa"],
+}
+CONVEX, SCALED, NO_C = (
+    f"operator_or_scale:{name}" for name in ("simsr_convex", "simsr_scaled", "no_c_scaled")
+)
+SCALE = {
+    "operator and scale: `simsr-rev` − `simsr`": ["simsr-rev", "simsr"],
+    "only the scale: `simsr` with weights (1 − γ, γ) − `simsr`": [CONVEX, "simsr"],
+    "only the scale: `simsr` with a running scale − `simsr`": [SCALED, "simsr"],
+    "the operator, given the scale: `simsr-rev` − `simsr` with (1 − γ, γ)": ["simsr-rev", CONVEX],
+    "ψ, given a running scale: `simsr-rev-no-c` − `simsr`, both scaled": [NO_C, SCALED],
+}
+NEW = [
+    f"eight-buffers/{name}/offline.csv"
+    for name in (
+        *(f"cartpole_swingup-{seed}" for seed in (1, 2, 3)),
+        *(f"walker_walk-{seed}" for seed in (1, 2, 3)),
+        *(f"cheetah_run-{seed}" for seed in (1, 2)),
+    )
+]
+OLD = [
+    "gaussian-0.1/ten-seeds.csv",
+    *(f"{name}/offline.csv" for name in ("gaussian-0.1-seed-2", "walker-0.1", "cheetah-0.1")),
+]
+FIVE_METHODS = [NEW[i] for i in (0, 1, 3, 6)]
+
+
+def by_buffers() -> Lines:
+    """The revised operator, buffers as observations: where it was found, and again."""
+    rows = {"`simsr-rev` − `simsr`": ["simsr-rev", "simsr"]}
+    sets = {"the four where it was found": OLD, "eight new ones": NEW, "all twelve": OLD + NEW}
+    made = {text: list(alone(rows, *files)) for text, files in sets.items()}
+    head = next(iter(made.values()))[0].replace("what changes", "buffers").replace(", Holm", "")
+    yield head
+    yield f"|{'---|' * (len(OFFLINE) + 1)}"
+    for text, lines in made.items():
+        cells = [cell.rpartition(",")[0] for cell in lines[2].split(" | ")[1:]]
+        yield f"| {text} | {' | '.join(cells)} |"
+
+
+PREDICTION = "zp+deepmdp"
+METRICS = "mico+simsr+simsr-rev+simsr-rev-full+energy-rev-full"
+GROUPS = {
+    "prediction minus metrics": (PREDICTION, METRICS),
+    "all seven minus `drqv2`": (f"{PREDICTION}+{METRICS}", "drqv2"),
+    "`simsr-rev` minus `simsr`": ("simsr-rev", "simsr"),
+    "`simsr-rev-full` minus `simsr-rev`": ("simsr-rev-full", "simsr-rev"),
+}
+PIXELS = {
+    **{
+        f"`{name}` minus `drqv2`": (name, "drqv2")
+        for name in ("simsr-rev", "energy-rev-full", "zp", "simsr")
+    },
+    "`simsr-rev` minus `simsr`": ("simsr-rev", "simsr"),
+    "mean of the four minus `drqv2`": ("zp+simsr+simsr-rev+energy-rev-full", "drqv2"),
+}
+ABLATION = (
+    ("the published method instead of the original", "simsr-rev", "simsr"),
+    ("only c: learned instead of (1, γ), no ψ", "simsr-rev-no-sa", "simsr"),
+    ("only ψ: pairs instead of states, (1, γ)", "simsr-rev-no-c", "simsr"),
+    ("c, given ψ", "simsr-rev", "simsr-rev-no-c"),
+    ("ψ, given c", "simsr-rev", "simsr-rev-no-sa"),
+    ("the complete form, learned c", "simsr-rev-full", "simsr-rev"),
+    ("the complete form, (1, γ)", "simsr-rev-full-no-c", "simsr-rev-no-c"),
+    ("c, given the complete form", "simsr-rev-full", "simsr-rev-full-no-c"),
+    ("MICo: the published method instead of the original", "mico-rev", "mico"),
+    ("the released code's objective instead of the equations", "mico-rev-released", "mico-rev"),
+)
+
+
+def ablation() -> Lines:
+    """The parts of the methods on one task."""
+    folders = ("noisy-state", "noisy-ablation")
+    one, two = (finals(folder, "cartpole_swingup") for folder in folders)
+    yield from steps(ABLATION, one | two)
+
+
+def over_tasks() -> Lines:
+    """From pixels: clean, with noise, and both."""
+    names = {"pixels/clean": "clean", "pixels/gaussian": "with noise", "pixels": "both"}
+    columns = {text: compare.returns(RESULTS / folder) for folder, text in names.items()}
+    yield from groups(PIXELS, columns)
+
+
+def of_noisy_state() -> Lines:
+    """By final return and by area under the curve."""
+    ends = {"final return": compare.returns(RESULTS / "noisy-state")}
+    yield from groups(GROUPS, ends | {"area under the curve": areas("noisy-state")})
+
+
+OPTIONS = (
+    ("alternating", "zp"),
+    ("alternating", "simsr-rev-full"),
+    ("one-step", "simsr-rev-full"),
+    ("alternating", "simsr-rev"),
+    ("alternating", "simsr"),
+    ("balanced", "drqv2"),
+    ("twice-the-encoder", "agent:twice_the_encoder:make"),
+)
+
+
+def with_a_step(task: str) -> Lines:
+    """Objectives with a step of their own beside the same in balanced mode and drqv2."""
+    usual = finals("noisy-state", task)
+    rows, sides = [], []
+    for folder, method in OPTIONS:
+        seeds = finals(f"noisy-options/{folder}", task).get(method)
+        if seeds is None:
+            continue
+        base = usual.get(method)
+        name = method.partition(":")[2].partition(":")[0] or method
+        rows.append([f"`{name}`", folder, str(len(seeds)), spread(seeds)])
+        sides.append((seeds, base))
+    against = [paired({"": dict(seeds)}, {"": usual["drqv2"]}) for seeds, _ in sides]
+    for row, (seeds, base), text in zip(rows, sides, family(against), strict=True):
+        same = "" if base is None else interval(paired({"": dict(seeds)}, {"": base}))
+        row += [same, text]
+    head = ["agent", "how", "seeds", "return", "minus the same in noisy-state"]
+    yield from table([*head, "minus `drqv2` of noisy-state; p, Holm"], rows)
+
+
+SINGLE = ("joint", "coefficient-discount", "coefficient-half", "unscaled-rewards")
+
+
+def others() -> Lines:
+    """Other settings of one objective, minus the preset."""
+    task, method = "cartpole_swingup", "simsr-rev-full"
+    usual = finals("noisy-state", task)[method]
+    runs = [finals(f"noisy-options/{folder}", task)[method] for folder in SINGLE]
+    found = family([paired({"": dict(seeds)}, {"": usual}) for seeds in runs])
+    cells = zip(SINGLE, map(spread, runs), found, strict=True)
+    yield from table(["what changes", "return", "minus the preset, same seeds; p, Holm"], cells)
+
+
+def tenfold() -> Lines:
+    """Rewards × 10 in the objective alone."""
+    task = "cartpole_swingup"
+    usual = finals("noisy-state", task)
+    tens = finals("noisy-options/tenfold-rewards", task)
+    names = {"simsr": "tenfold_rewards:simsr", "simsr-rev": "tenfold_rewards:simsr_rev"}
+    scores = {f"{name} × 10": tens[key] for name, key in names.items()}
+    rows = [("rewards × 10", f"{name} × 10", name) for name in names]
+    rows += [("rewards × 10, beside no objective", f"{name} × 10", "drqv2") for name in names]
+    yield from steps(rows, usual | scores)
+
+
+TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
+    "noisy-state": {
+        **{task: partial(returns, "noisy-state", task, ("drqv2", "zp")) for task in TASKS},
+        "all-tasks": partial(pooled, "noisy-state", ("drqv2", "zp")),
+        "groups": of_noisy_state,
+        **{f"{task}-embeddings": partial(embeddings, "noisy-state", task) for task in TASKS},
+    },
+    "noisy-ablation": {"differences": ablation},
+    "noisy-options": {
+        **{task: partial(with_a_step, task) for task in TASKS[:2]},
+        "others": others,
+        "tenfold": tenfold,
+    },
+    "offline": {
+        "trained": partial(trained, "gaussian-0.1/offline.csv"),
+        "ten-seeds": partial(alone, TEN_SEEDS, "gaussian-0.1/ten-seeds.csv"),
+        "one-buffer": partial(alone, ONE_BUFFER, "gaussian-0.1/offline.csv"),
+        "by-buffers": by_buffers,
+        "buffers": partial(buffers, OLD + NEW),
+        "scale": partial(alone, SCALE, *FIVE_METHODS),
+    },
+    "pixels": {
+        **{
+            f"{kind}-{task}": partial(returns, f"pixels/{kind}", task, ("drqv2",), kind != "clean")
+            for task in TASKS
+            for kind in ("clean", "gaussian")
+        },
+        "all-tasks": over_tasks,
+        **{
+            f"{task}-embeddings": partial(embeddings, "pixels/gaussian", task) for task in TASKS[:2]
+        },
+    },
+}
+
+if __name__ == "__main__":
+    for name, tables in TABLES.items():
+        page = RESULTS / name / "README.md"
+        page.write_text(filled(page.read_text(), tables))
