@@ -156,6 +156,23 @@ def test_axes_begin_at_0_and_reach_the_maximal_return_when_curves_do(
     assert chromium.errors() == []
 
 
+def test_no_two_of_25_methods_look_alike(chromium: Browser, tmp_path: Path) -> None:
+    for size in range(25):
+        fake_run(tmp_path / "runs" / str(size), batch_size=100 + size, returns=[0.0, 1.0 + size])
+    chromium.open(write_page(read_study([tmp_path / "runs"]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")
+    drawn = chromium.run(
+        "const ink = document.createElement('canvas').getContext('2d');"
+        "return revbis.charts['curves-0'].series.slice(1).map((curve) => {"
+        "  ink.fillStyle = '#010203'; ink.fillStyle = curve.stroke(); return ink.fillStyle; })"
+    )
+    swatches = chromium.run(
+        "return [...document.querySelectorAll('.chip line')].map((l) => getComputedStyle(l).stroke)"
+    )
+    assert len(drawn) == len(set(drawn)) == len(set(swatches)) == 25 and "#010203" not in drawn
+    assert chromium.errors() == []
+
+
 def test_smoothing(page: Path, chromium: Browser) -> None:
     chromium.open(page)
     choose(chromium, "smooth", "0.5")
