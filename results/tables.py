@@ -27,7 +27,7 @@ from revbis.analysis.stats import (
     paired,
     published_return,
 )
-from revbis.analysis.tables import share_text
+from revbis.analysis.tables import PUBLISHED, share_text
 
 RESULTS = Path(__file__).parent
 Seeds = Mapping[int, float]
@@ -70,6 +70,12 @@ def spread(seeds: Seeds) -> str:
     """Mean ± standard deviation."""
     values = list(seeds.values())
     return f"{short(float(np.mean(values)))} ± {short(float(np.std(values, ddof=1)))}"
+
+
+def share(seeds: Seeds, task: str) -> str:
+    """The mean return in percent of the published final one."""
+    published = published_return(f"dmc:{task}")
+    return share_text(None if published is None else mean(seeds.values()) / published)
 
 
 def interval(found: Paired, digits: int = 0) -> str:
@@ -133,14 +139,12 @@ def returns(folder: str, task: str, others: Sequence[str], variants: bool = True
     """Methods on a task: how far they came, and differences from some of them."""
     scores = finals(folder, task)
     trained = finals(folder, task, "train_mean_return") if variants else {}
-    published = published_return(f"dmc:{task}")
     columns = [minus({name: {task: each} for name, each in scores.items()}, o) for o in others]
-    head = ["method", "return", "of the published final return"]
+    head = ["method", "return", PUBLISHED]
     head += ["training minus evaluation variants"] if variants else []
     rows = []
     for name, seeds in sorted(scores.items(), key=lambda item: -mean(item[1].values())):
-        share = None if published is None else mean(seeds.values()) / published
-        row = [f"`{name}`", spread(seeds), share_text(share)]
+        row = [f"`{name}`", spread(seeds), share(seeds, task)]
         if variants:
             row.append(spread({seed: trained[name][seed] - value for seed, value in seeds.items()}))
         rows.append(row + [column[name] for column in columns])
@@ -366,6 +370,106 @@ ABLATION = (
 )
 
 
+SCENARIOS = ("rooms", "rooms-off-policy", "rooms-noisy", "slip", "garnet", "garnet-off-policy")
+USUAL = "3e-3, as above"
+RATES = {
+    USUAL: "exactness.csv",
+    "1e-3": "controls/learning-rate-0.001/exactness.csv",
+    "3e-4": "controls/learning-rate-0.0003/exactness.csv",
+}
+LENGTHS = {
+    ("mico", "length 1 (its own)"): "exactness.csv",
+    ("mico", "as they are"): "controls/normalisation-off/exactness.csv",
+    ("mico-rev", "length 1 (its own)"): "exactness.csv",
+    ("mico-rev", "as they are"): "controls/normalisation-off/exactness.csv",
+    ("mico-rev-full", "length 1"): "controls/normalisation-on/exactness.csv",
+    ("mico-rev-full", "as they are (its own)"): "exactness.csv",
+}
+
+
+def exact(file: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Means over seeds of what `revbis exactness` measured: by method, scenario and column."""
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for row in csv.DictReader((RESULTS / "exactness" / file).read_text().splitlines()):
+        values = found.setdefault(row["method"], {}).setdefault(row["scenario"], {})
+        for name in ("phi_spearman", "psi_spearman", "phi_error"):
+            if row.get(name):
+                values.setdefault(name, []).append(float(row[name]))
+    return {
+        method: {
+            scenario: {name: mean(each) for name, each in values.items()}
+            for scenario, values in scenarios.items()
+        }
+        for method, scenarios in found.items()
+    }
+
+
+def both(scenarios: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """ρ of φ and ψ in each scenario."""
+    return [
+        " / ".join(
+            short(scenarios[each][name], 2)
+            for name in ("phi_spearman", "psi_spearman")
+            if name in scenarios[each]
+        )
+        for each in SCENARIOS
+    ]
+
+
+def lowest(scenarios: Mapping[str, Mapping[str, float]]) -> float:
+    """The lowest ρ of φ."""
+    return min(scenarios[each]["phi_spearman"] for each in SCENARIOS)
+
+
+HEAD = [f"`{name}`" for name in SCENARIOS]
+
+
+def correlations() -> Lines:
+    """Every method's ρ with the exact metric."""
+    found = exact("exactness.csv")
+    rows = (
+        [f"`{name}`", *both(found[name]), short(lowest(found[name]), 2)]
+        for name in sorted(found, key=lambda each: -lowest(found[each]))
+    )
+    yield from table(["method", *HEAD, "lowest φ"], rows)
+
+
+def errors() -> Lines:
+    """Errors of φ's distances, of methods that order states well in one scenario at least."""
+    found = exact("exactness.csv")
+    best = {name: max(s["phi_spearman"] for s in each.values()) for name, each in found.items()}
+    sizes = {name: mean(s["phi_error"] for s in each.values()) for name, each in found.items()}
+    rows = (
+        [f"`{name}`", *(short(found[name][each]["phi_error"], 2) for each in SCENARIOS)]
+        for name in sorted(found, key=lambda each: sizes[each])
+        if best[name] > 0.8
+    )
+    yield from table(["method", *HEAD], rows)
+
+
+def rates() -> Lines:
+    """The published losses at three learning rates."""
+    rows = []
+    for method in ("simsr-rev", "mico-rev"):
+        for rate, file in RATES.items():
+            found = exact(file)[method]
+            rows.append([f"`{method}`", rate, *both(found), short(lowest(found), 2)])
+    rows.append(
+        ["`simsr-rev`, scaled", USUAL, *both(exact("controls/exactness.csv")["controls:scaled"])]
+    )
+    rows[-1].append(short(lowest(exact("controls/exactness.csv")["controls:scaled"]), 2))
+    yield from table(["method", "learning rate", *HEAD, "lowest φ"], rows)
+
+
+def lengths() -> Lines:
+    """MICo's methods with embeddings of length 1 and without."""
+    rows = []
+    for (method, what), file in LENGTHS.items():
+        found = exact(file)[method]
+        rows.append([f"`{method}`", what, *both(found), short(lowest(found), 2)])
+    yield from table(["method", "embeddings", *HEAD, "lowest φ"], rows)
+
+
 def ablation() -> Lines:
     """The parts of the methods on one task."""
     folders = ("noisy-state", "noisy-ablation")
@@ -391,6 +495,7 @@ OPTIONS = (
     ("alternating", "simsr-rev-full"),
     ("one-step", "simsr-rev-full"),
     ("alternating", "simsr-rev"),
+    ("one-step", "simsr-rev"),
     ("alternating", "simsr"),
     ("balanced", "drqv2"),
     ("twice-the-encoder", "agent:twice_the_encoder:make"),
@@ -407,13 +512,13 @@ def with_a_step(task: str) -> Lines:
             continue
         base = usual.get(method)
         name = method.partition(":")[2].partition(":")[0] or method
-        rows.append([f"`{name}`", folder, str(len(seeds)), spread(seeds)])
+        rows.append([f"`{name}`", folder, str(len(seeds)), spread(seeds), share(seeds, task)])
         sides.append((seeds, base))
     against = [paired({"": dict(seeds)}, {"": usual["drqv2"]}) for seeds, _ in sides]
     for row, (seeds, base), text in zip(rows, sides, family(against), strict=True):
         same = "" if base is None else interval(paired({"": dict(seeds)}, {"": base}))
         row += [same, text]
-    head = ["agent", "how", "seeds", "return", "minus the same in noisy-state"]
+    head = ["agent", "how", "seeds", "return", PUBLISHED, "minus the same in noisy-state"]
     yield from table([*head, "minus `drqv2` of noisy-state; p, Holm"], rows)
 
 
@@ -426,8 +531,10 @@ def others() -> Lines:
     usual = finals("noisy-state", task)[method]
     runs = [finals(f"noisy-options/{folder}", task)[method] for folder in SINGLE]
     found = family([paired({"": dict(seeds)}, {"": usual}) for seeds in runs])
-    cells = zip(SINGLE, map(spread, runs), found, strict=True)
-    yield from table(["what changes", "return", "minus the preset, same seeds; p, Holm"], cells)
+    shares = [share(seeds, task) for seeds in runs]
+    cells = zip(SINGLE, map(spread, runs), shares, found, strict=True)
+    head = ["what changes", "return", PUBLISHED, "minus the preset, same seeds; p, Holm"]
+    yield from table(head, cells)
 
 
 def tenfold() -> Lines:
@@ -448,6 +555,12 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "all-tasks": partial(pooled, "noisy-state", ("drqv2", "zp")),
         "groups": of_noisy_state,
         **{f"{task}-embeddings": partial(embeddings, "noisy-state", task) for task in TASKS},
+    },
+    "exactness": {
+        "correlations": correlations,
+        "errors": errors,
+        "rates": rates,
+        "lengths": lengths,
     },
     "noisy-ablation": {"differences": ablation},
     "noisy-options": {

@@ -4,9 +4,11 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
+import matplotlib as mpl
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -93,6 +95,20 @@ def test_docstrings_and_links_are_rewritten() -> None:
     )
     linked = extension.with_page_links(text, page, ROOT)
     assert "[a](../results/exactness/README.md) [b](examples.md) [c](training.md#x) ![d]" in linked
+
+
+def test_the_picture_of_the_first_page_shows_what_was_measured() -> None:
+    """The means of six scenarios that the tables of results/exactness have."""
+    drawing = load(DOCS / "draw_overview.py")
+    with mpl.rc_context(drawing.STYLE):
+        drawing.draw().savefig(file := BytesIO(), format="svg", metadata={"Date": None})
+    pattern = r"<text[^>]*>([^<]*)</text>"
+    shown = re.findall(pattern, (DOCS / drawing.NAME).read_text())
+    assert shown == re.findall(pattern, file.getvalue().decode())
+    # .22 .26 .44 .31 .27 .07; .39 .32 .52 .66 .38 −.05; .89 .99 .79 .95 .85 .95; and so on
+    wanted = ["0.26 without it", "0.90 with it", "0.37 without it", "0.86 with it", "0.91 with it"]
+    assert [text for text in shown if text.endswith(" it")] == wanted
+    assert f"]({drawing.NAME})" in (DOCS / "index.md").read_text()
 
 
 def test_the_pictures_of_the_concepts_show_what_is_computed(tmp_path: Path) -> None:

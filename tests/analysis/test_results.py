@@ -1,7 +1,7 @@
 """Pages of results/ say what their script finds in the records; the records are packed."""
 
 import csv
-import itertools
+import json
 import re
 import runpy
 import shutil
@@ -14,7 +14,6 @@ import scipy.stats
 from tests.analysis.fake_study import fake_run
 from tests.analysis.runs import ABOUT, write_run
 
-from revbis.analysis.stats import Paired, paired
 from revbis.analysis.study import read_study
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -144,25 +143,6 @@ def test_readme_says_what_reaches_the_critic(measure: str, said: str) -> None:
     assert (tasks, seeds) == (3, 10) and said in (RESULTS.parent / "README.md").read_text()
 
 
-def test_five_seeds_mislead() -> None:
-    """Of the pairs of methods on a task whose intervals leave out 0 after five seeds, how many."""
-    scores = COMPARE["returns"](RESULTS / "noisy-state")
-    after_five, after_ten = 0, 0
-    for task in scores["drqv2"]:
-        for pair in itertools.combinations(scores, 2):
-            ten = [{task: scores[method][task]} for method in pair]
-            five = [{task: {seed: one[task][seed] for seed in range(1, 6)}} for one in ten]
-            if leaves_out_0(paired(*five)):
-                after_five += 1
-                after_ten += leaves_out_0(paired(*ten))
-    assert (after_five, after_five - after_ten) == (3, 2)
-    assert "of three differences" in (RESULTS / "README.md").read_text()
-
-
-def leaves_out_0(found: Paired) -> bool:
-    return found.low > 0 or found.high < 0
-
-
 def test_seeds_that_would_settle_it() -> None:
     found = list(COMPARE["budgets"](COMPARE["returns"](RESULTS / "noisy-state")))
     assert [line.rpartition(" of ")[2] for line in found] == [
@@ -210,6 +190,26 @@ def test_one_command_redraws_exactness_with_every_method() -> None:
         with zipfile.ZipFile(folder / "cells.zip") as file:
             cells = {name.rpartition(".")[0].rpartition(".")[0] for name in file.namelist()}
         assert cells == {f"{row['scenario']}.{row['method']}.{row['seed']}" for row in rows}
+
+
+def test_speed_of_the_readme_is_what_was_measured() -> None:
+    lines = map(json.loads, (RESULTS / "speed" / "speed.jsonl").read_text().splitlines())
+    found = {line.get("task", line["benchmark"]): line for line in lines}
+    objective = found["objective"]
+    least = min(value for name, value in objective.items() if name.endswith("_speedup"))
+    most = max(value for name, value in objective.items() if name.endswith("_memory_share"))
+    said = [
+        f"{found['doubling']['ratio']:.0f}× faster",
+        f"{found['low_rank']['seconds']:.1f} s, {found['low_rank']['gigabytes']:.1f} GB",
+        f"{found['wasserstein']['garnet']:.0f}× faster",
+        f"{found['wasserstein']['slip_grid']:,.0f}× faster",
+        f"at least {least:.0f}× faster, at most 1/{1 / most:.0f} of the memory",
+        f"{found['dmc:cheetah_run']['fast_ratio']:.0f}× faster",
+        f"takes {found['update']['ratio']:.2f}× as long",
+    ]
+    readme = (RESULTS.parent / "README.md").read_text()
+    assert all(f"| {text} |" in readme for text in said), said
+    assert all(line["processor"] and line["revision"] for line in found.values())
 
 
 ARCHIVES = sorted(RESULTS.glob("*/runs.zip"))  # the sdist has none
