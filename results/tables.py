@@ -371,7 +371,6 @@ ABLATION = (
 
 
 SCENARIOS = ("rooms", "rooms-off-policy", "rooms-noisy", "slip", "garnet", "garnet-off-policy")
-EXACT = ("exactness.csv", "baselines/exactness.csv")
 USUAL = "3e-3, as above"
 RATES = {
     USUAL: "exactness.csv",
@@ -427,7 +426,7 @@ HEAD = [f"`{name}`" for name in SCENARIOS]
 
 def correlations() -> Lines:
     """Every method's ρ with the exact metric."""
-    found = {name: each for file in EXACT for name, each in exact(file).items()}
+    found = exact("exactness.csv")
     rows = (
         [f"`{name}`", *both(found[name]), short(lowest(found[name]), 2)]
         for name in sorted(found, key=lambda each: -lowest(found[each]))

@@ -4,10 +4,13 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
+import matplotlib as mpl
 import pytest
+from tests.analysis.browser import CHROMIUM, DRIVER, browser
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -39,8 +42,11 @@ def test_the_site(tmp_path: Path) -> None:
     """One test, so that no two processes build it."""
     site = build(tmp_path)
     every_page_is_there(site)
+    results_begin_with_verdicts(site)
     links_lead_to_files(site)
     what_is_public_is_described(site)
+    if CHROMIUM is not None and DRIVER is not None:
+        pages_fit_a_phone(site, tmp_path / "profile")
 
 
 def every_page_is_there(site: Path) -> None:
@@ -51,6 +57,28 @@ def every_page_is_there(site: Path) -> None:
     for page in site.rglob("*.html"):  # nothing is asked of the network
         loaded = re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="([^"]+)"', page.read_text())
         assert [address for address in loaded if "//" in address] == []
+
+
+def results_begin_with_verdicts(site: Path) -> None:
+    text = (site / "docs" / "results.html").read_text()
+    question, verdict = "How much of its metric does a method learn?", "complete objectives learn"
+    places = [text.index(each) for each in ("<h1>Results", f"<h2>{question}", verdict)]
+    assert places == sorted(places) and places[-1] < text.index("<h2>Records")
+    assert text.count("The evidence<") == text.count("<h2>") - 1 >= 5
+
+
+def pages_fit_a_phone(site: Path, profile: Path) -> None:
+    """Pictures are scaled and tables scroll in their own box: the page does not move sideways."""
+    with browser(profile) as chromium:
+        for name in ("index", "results", "methods/revised", "methods/index"):
+            chromium.open(site / "docs" / f"{name}.html", width=390, height=844)
+            assert chromium.run("return document.documentElement.scrollWidth") == 390, name
+            sticking_out = chromium.run(
+                "return [...document.querySelectorAll('article img, article table')].filter((e) =>"
+                "{ const b = e.getBoundingClientRect(); return b.width < 9 || b.right > 390; })"
+                ".map((e) => e.outerHTML.slice(0, 80))"
+            )
+            assert sticking_out == [], name
 
 
 def links_lead_to_files(site: Path) -> None:
@@ -93,6 +121,33 @@ def test_docstrings_and_links_are_rewritten() -> None:
     )
     linked = extension.with_page_links(text, page, ROOT)
     assert "[a](../results/exactness/README.md) [b](examples.md) [c](training.md#x) ![d]" in linked
+
+
+def test_the_pages_of_methods_have_the_numbers_of_the_records() -> None:
+    drawn = load(DOCS / "write_numbers.py")
+    named = set()
+    for page in drawn.PAGES:
+        assert (DOCS / "methods" / f"{page}.md").read_text() == drawn.written(page)
+        named |= set(drawn.methods(page))
+    found = (ROOT / "results" / "exactness" / "exactness.csv").read_text().splitlines()[1:]
+    assert named == {line.split(",")[1] for line in found}
+    # Of the table in results/exactness: φ .07 to .44, ψ .43 to .88; offline .34 and .16.
+    row = next(line for line in drawn.numbers("revised").split("\n") if "`simsr-rev`" in line)
+    assert row.startswith("| `simsr-rev` | .07 to .44 | .43 to .88 | .34 | .16 | +3 [−12, +17] %")
+
+
+def test_the_picture_of_the_first_page_shows_what_was_measured() -> None:
+    """The means of six scenarios that the tables of results/exactness have."""
+    drawing = load(DOCS / "draw_overview.py")
+    with mpl.rc_context(drawing.STYLE):
+        drawing.draw().savefig(file := BytesIO(), format="svg", metadata={"Date": None})
+    pattern = r"<text[^>]*>([^<]*)</text>"
+    shown = re.findall(pattern, (DOCS / drawing.NAME).read_text())
+    assert shown == re.findall(pattern, file.getvalue().decode())
+    # .22 .26 .44 .31 .27 .07; .39 .32 .52 .66 .38 −.05; .89 .99 .79 .95 .85 .95; and so on
+    wanted = ["0.26 without it", "0.90 with it", "0.37 without it", "0.86 with it", "0.91 with it"]
+    assert [text for text in shown if text.endswith(" it")] == wanted
+    assert f"]({drawing.NAME})" in (DOCS / "index.md").read_text()
 
 
 def test_the_pictures_of_the_concepts_show_what_is_computed(tmp_path: Path) -> None:

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 COMMAND_LINE = "docs/reference/command-line"
+RESULTS, VERDICTS = "docs/results", "<!-- verdicts -->"  # the page, and where they go in it
 # Their names load on first use; autodoc sees what is loaded.
 LAZY = ("revbis.tabular", "revbis.objectives", "revbis.agents", "revbis.replay")
 EXAMPLES = "docs/examples.md"  # the page that stands for a folder without a page of its own
 _WIDTH = 80  # of help, which wraps all but its first lines itself
 _ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+_STUDY = re.compile(r"\]\((\w[\w-]*)/README\.md\)")
 _FORMULA = re.compile(r"\\\((.+?)\\\)", flags=re.S)
 _KEPT = re.compile(r"(`[^`]*`|(?<![\w*\\])\*\w[^*\n]*\*(?!\w))")
 _PLURAL = re.compile(r"(?<=\w)`(?=[a-z])")  # of code: `Env`s
@@ -61,6 +63,29 @@ def with_page_links(text: str, page: Path, root: Path) -> str:
         return os.path.relpath(own if own.exists() else root / EXAMPLES, page.parent)
 
     return _LINK.sub(replaced, text)
+
+
+def verdicts(root: Path, page: Path) -> str:
+    """Question, verdict and evidence of every study that begins with them, in Markdown.
+
+    A study's page begins with its question, a paragraph in whose bold words is the verdict, and a
+    picture. The order is that of results/README.md.
+
+    Args:
+        root: The checkout.
+        page: The file that it becomes part of.
+    """
+    parts = []
+    for name in dict.fromkeys(_STUDY.findall((root / "results" / "README.md").read_text())):
+        study = root / "results" / name / "README.md"
+        question, verdict, picture, *_ = [*study.read_text().split("\n\n")[:3], "", "", ""]
+        if not (question.startswith("# ") and "?" in question and verdict.startswith("**")):
+            continue
+        shown = [verdict, *([picture] if picture.startswith("![") else [])]
+        there = os.path.relpath(study.parent, page.parent)
+        parts += [f"## {question[2:]}", *(_LINK.sub(rf"{there}/\1", part) for part in shown)]
+        parts.append(f"[The evidence]({there}/README.md): tables, records, limits.")
+    return "\n\n".join(parts)
 
 
 def command_help(*words: str) -> str:
@@ -114,7 +139,10 @@ def _block(*words: str) -> str:
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:
-    source[0] = with_page_links(source[0], Path(app.env.doc2path(name)), Path(app.srcdir))
+    page, root = Path(app.env.doc2path(name)), Path(app.srcdir)
+    if name == RESULTS:
+        source[0] = source[0].replace(VERDICTS, verdicts(root, page))
+    source[0] = with_page_links(source[0], page, root)
     if name == COMMAND_LINE:
         source[0] += "\n" + command_line_page()
 

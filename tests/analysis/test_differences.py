@@ -13,7 +13,7 @@ from tests.analysis.runs import study_of, write_run
 from tests.analysis.test_page import page_of
 
 from revbis.analysis import figures
-from revbis.analysis.differences import Differences, difference_table, differences
+from revbis.analysis.differences import Differences, difference_table, differences, verdict
 from revbis.analysis.scores import pool_scores
 from revbis.analysis.study import Study, read_study
 from revbis.analysis.tables import pair_table
@@ -76,6 +76,34 @@ def test_differences_by_hand(tmp_path: Path) -> None:
     family = "Family of Holm's correction: all comparisons with drqv2 in this table, 3 in number."
     assert table.notes[0] == family and family in table.text(200)
     assert max(map(len, table.text(60).splitlines())) <= 60
+
+
+def test_the_verdict_names_what_is_told_apart(tmp_path: Path) -> None:
+    """By Holm's p of the test above: 6/256 over all tasks; 1/4 on each."""
+    study = two_tasks(tmp_path)
+    assert verdict(differences(study, "drqv2")) == (
+        "Better than drqv2: simsr over all tasks, +58.3 [+36.7, +80.0] % of the baseline, "
+        "corrected p = 0.023.",
+        "Not told apart from it: 2 of 3 comparisons.",
+    )
+    first, *_ = verdict(differences(study, "simsr"))
+    assert first.startswith("Worse than simsr: drqv2 over all tasks, -")
+
+
+def test_the_verdict_says_when_seeds_are_too_few(tmp_path: Path) -> None:
+    """Of 3 pairs p is at least 2/8; of 6 pairs it is 2/64, if all have one sign; here it is 1."""
+    three = study_of(tmp_path / "a", {(CHEETAH, "drqv2"): [1.0] * 3, (CHEETAH, "mico"): [9.0] * 3})
+    assert verdict(differences(three, "drqv2")) == (
+        "No method is told apart from drqv2: p, after Holm's correction, is below 0.05 in none of "
+        "1 comparison; with so few seeds it could not be.",
+        "The clearest difference: mico on cheetah_run, +8.00, no interval: 3 seeds, "
+        "corrected p = 0.25.",
+    )
+    up, down = [0.2] * 3 + [0.6] * 3, [0.6] * 3 + [0.2] * 3
+    six = study_of(tmp_path / "b", {(HAMMER, "drqv2"): up, (HAMMER, "mico"): down})
+    first, second = verdict(differences(six, "drqv2"))
+    assert first.endswith("in none of 1 comparison.")
+    assert "points of success" in second and second.endswith("corrected p = 1.")
 
 
 def test_nothing_is_a_percentage_of_a_baseline_without_a_score(tmp_path: Path) -> None:

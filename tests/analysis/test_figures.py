@@ -287,15 +287,51 @@ def test_a_panel_for_each_measure_with_means_seeds_and_what_was_before() -> None
     ]
     panels = draw_offline(rows).axes
     assert [panel.get_title() for panel in panels] == ["DF, evaluation noise", "state R²"]
-    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["simsr", "zp"]
-    mean, dots, before, _, _, another = panels[0].lines
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["zp", "simsr"]
+    _, _, another, mean, dots, before = panels[0].lines
     assert mean.get_xdata() == pytest.approx([0.2, 0.2])
-    assert list(dots.get_xdata()) == values["simsr"] and list(dots.get_ydata()) == [0] * 4
+    assert list(dots.get_xdata()) == values["simsr"] and list(dots.get_ydata()) == [1] * 4
     assert before.get_xdata() == pytest.approx([0.05, 0.05])
     assert another.get_xdata() == pytest.approx([0.175, 0.175])
     bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in panels[0].patches]
     reach = 3.182446 * 0.1 * (4 / 3) ** 0.5 / 2  # t(3), and a standard deviation of 0.1·√(4/3)
-    assert np.allclose(bars, [(0.2 - reach, 0.2 + reach), (0.7 - reach, 0.7 + reach)])
+    assert np.allclose(bars, [(0.7 - reach, 0.7 + reach), (0.2 - reach, 0.2 + reach)])
+
+
+def test_families_stand_together_the_best_first_under_a_sentence() -> None:
+    """Each has the mean of its own number; untrained ones have a quarter of it."""
+    values = {"mico": 0.1, "zp": 0.2, "simsr-rev": 0.5, "mico-rev-full": 0.6, "simsr": 0.3}
+    values |= {"deepmdp": 0.8}
+    figure = draw_offline([row(name, 0, denoising_ood=value) for name, value in values.items()])
+    (panel,) = figure.axes
+    labels = panel.get_yticklabels()
+    assert [label.get_text() for label in labels] == [
+        *("mico-rev-full", "mico", "simsr-rev", "simsr", "deepmdp", "zp")
+    ]
+    colours = [label.get_color() for label in labels]
+    assert colours[::2] == colours[1::2] and len(set(colours)) == 3
+    assert np.diff(panel.get_yticks()).round(1).tolist() == [1.0, 1.7, 1.0, 1.7, 1.0]
+    assert " ".join(figure.get_suptitle().split()) == (
+        "Noise moves the embeddings of deepmdp least, on average (DF, evaluation noise: 0.80; 0.20 "
+        "before training). Best of the other families: mico-rev-full 0.60, simsr-rev 0.50."
+    )
+
+
+def test_the_title_says_when_nothing_is_gained() -> None:
+    """Of −0.1 a quarter is −0.025, before training; zp is best, and below it."""
+    rows = [row(name, 0, state_r2=value) for name, value in (("zp", -0.1), ("simsr", -0.2))]
+    assert " ".join(draw_offline(rows).get_suptitle().split()) == (
+        "Training by the objective alone does not raise state R² (highest: zp, -0.10; -0.03 before "
+        "training)."
+    )
+
+
+def test_no_two_of_36_methods_have_one_colour(tmp_path: Path) -> None:
+    for size in range(36):
+        write_run(tmp_path / str(size), [0.0, 1.0], batch_size=100 + size)
+    looks = figures.looks_of(read_study([tmp_path]))
+    assert len(looks) == len({look.colour for look in looks.values()}) == 36
+    assert next(iter(looks.values())).colour == "#0072b2"
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -265,7 +265,57 @@ def test_common_settings_once_and_differences_in_a_table(tmp_path: Path) -> None
     assert "simsr-rev (batch_size=77)" in page.data["labels"]
     commands = page.source[page.source.index('id="commands"') :]
     assert "revbis train --task dmc:cartpole_balance --method simsr-rev --seed 2" in commands
-    assert "33e300566c29a7554ee2ad841b1f18794c61dc5d" in commands
+    assert "<dd>33e3005</dd>" in commands and not re.search(r"\b[0-9a-f]{40}\b", page.source)
+
+
+def test_mixed_revisions_are_short(tmp_path: Path) -> None:
+    for seed, letter in enumerate("ab", 1):
+        folder = fake_run(tmp_path, seed=seed)
+        about = json.loads((folder / "run.json").read_text()) | {"revision": letter * 40}
+        (folder / "run.json").write_text(json.dumps(about))
+    page = page_of(tmp_path, out=tmp_path / "page")
+    assert "versions are mixed: revision aaaaaaa and bbbbbbb" in page.text
+    assert "aaaaaaaa" not in page.source
+
+
+def test_render_quality_is_of_what_is_rendered(tmp_path: Path) -> None:
+    def about(folder: str) -> tuple[bool, bool]:
+        page = page_of(tmp_path / folder, out=tmp_path / "page")
+        return "render quality" in page.text, "<dt>quality</dt>" in page.source
+
+    fake_run(tmp_path / "state", observation="state")
+    fake_run(tmp_path / "pixels")
+    assert about("state") == (False, False) and about("pixels") == (True, True)
+    assert about(".") == (True, False)  # it differs: – for the one without pixels
+
+
+def test_the_verdict_comes_first_then_curves_then_tables(tmp_path: Path) -> None:
+    runs = {(task, "drqv2"): [1.0, 2.0, 3.0, 4.0] for task in (CHEETAH, "dmc:walker_run")}
+    runs |= {(task, "simsr"): [2.0, 3.0, 4.0, 5.0] for task, _ in list(runs)}
+    study_of(tmp_path, runs)
+    page = page_of(tmp_path, out=tmp_path / "page", baseline="drqv2")
+    sections = re.findall(r'<section id="(\w+)"', page.source)
+    assert sections[0] == "differences"
+    assert sections.index("curves") < sections.index("summary") < sections.index("settings")
+    part = page.source[page.source.index('id="differences"') : page.source.index('id="curves"')]
+    assert part.index('class="verdict"') < part.index("<table") < part.index("Task by task")
+    assert re.findall(r"<td>(simsr, [^<]*)", part.partition("Task by task")[0]) == [
+        "simsr, all tasks (% of the baseline)"
+    ]
+    assert len(re.findall(r"<td>(simsr, [^<]*)", part)) == 3
+    assert "--baseline METHOD" not in page.text
+    assert "--baseline METHOD" in page_of(tmp_path, out=tmp_path / "page").text
+
+
+def test_maximal_returns_where_they_are_known(tmp_path: Path) -> None:
+    for task in ("dmc:walker_walk", "gym:Pendulum-v1", "metaworld:hammer"):
+        fake_run(tmp_path, task)
+    data = page_of(tmp_path, out=tmp_path / "page").data
+    assert dict(zip(data["tasks"], data["maximal"], strict=True)) == {
+        "dmc:walker_walk": 1000.0,
+        "gym:Pendulum-v1": None,
+        "metaworld:hammer": 1.0,
+    }
 
 
 def test_timing_is_per_frame(tmp_path: Path) -> None:

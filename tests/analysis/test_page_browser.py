@@ -79,7 +79,7 @@ def test_draws_everything_and_fits(
         "return [...document.querySelectorAll('main section')]"
         ".filter((s) => s.offsetHeight > 60).map((s) => s.id)"
     )
-    wanted = "problems alarms summary curves seeds c training ablations statistics timing settings"
+    wanted = "problems alarms curves summary statistics c training ablations timing settings"
     assert sections == [*wanted.split(), "commands", "versions"]
     metrics = ["critic_loss", "critic_q1", "objective/effective_rank"]
     kinds = ["c", "curves", *(f"training-{metric}" for metric in metrics)]
@@ -110,6 +110,67 @@ def test_curves_are_means_where_all_seeds_are(page: Path, chromium: Browser) -> 
     assert series(chromium, "curves-1")["drqv2"] == pytest.approx([0, 0.2, 0.4, None, None])
     choose(chromium, "metric", "return")
     assert series(chromium, "curves-1")["drqv2"] == [0, 101.5, 201.5, None, None]  # half done
+
+
+def test_training_metrics_are_means_and_single_seeds_on_demand(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """critic_q1 is frames / 1000 in every seed, which log at 20 and at 8 frames of their own."""
+    for seed, lines in ((1, 20), (2, 8)):
+        fake_run(tmp_path, method="drqv2", seed=seed, lines=lines)
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
+    drawn = series(chromium, "training-critic_q1-0")
+    assert drawn.pop("") == [5_000 * i for i in range(1, 9)]
+    assert list(drawn) == ["drqv2"]
+    assert drawn["drqv2"] == pytest.approx([5.0 * i for i in range(1, 9)])
+    assert set(series(chromium, "training-critic_loss-0")["drqv2"]) == {2.0}  # of 1.5 and 2.5
+    choose(chromium, "seeds", "each")
+    drawn = series(chromium, "training-critic_q1-0")
+    assert set(drawn) == {"", "drqv2 · seed 1", "drqv2 · seed 2"}
+    assert chromium.errors() == []
+
+
+def y_axis(chromium: Browser, chart: str) -> list[float]:
+    chromium.run("revbis.drawAll()")
+    ends: list[float] = chromium.run(
+        "const { min, max } = revbis.charts[arguments[0]].scales.y; return [min, max]", chart
+    )
+    return ends
+
+
+def test_axes_begin_at_0_and_reach_the_maximal_return_when_curves_do(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """Half of 1,000 brings it onto the scale; below, it is there on demand."""
+    for task, top in (("cartpole_balance", 100.0), ("walker_walk", 600.0)):
+        fake_run(tmp_path, f"dmc:{task}", returns=[90.0, 95.0, top])
+    fake_run(tmp_path, "gym:Pendulum-v1", returns=[-900.0, -300.0])
+    chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
+    assert y_axis(chromium, "curves-0") == pytest.approx([0, 106])  # 6% above the highest
+    assert y_axis(chromium, "curves-1") == pytest.approx([0, 1060])
+    assert y_axis(chromium, "curves-2") == pytest.approx([-954, 0])
+    assert y_axis(chromium, "training-critic_loss-0") == pytest.approx([0, 1.59])  # always 1.5
+    choose(chromium, "scale", "maximum")
+    assert y_axis(chromium, "curves-0") == pytest.approx([0, 1060])
+    assert y_axis(chromium, "curves-2") == pytest.approx([-954, 0])  # none is known
+    assert chromium.errors() == []
+
+
+def test_no_two_of_25_methods_look_alike(chromium: Browser, tmp_path: Path) -> None:
+    for size in range(25):
+        fake_run(tmp_path / "runs" / str(size), batch_size=100 + size, returns=[0.0, 1.0 + size])
+    chromium.open(write_page(read_study([tmp_path / "runs"]), tmp_path / "page"))
+    chromium.run("revbis.drawAll()")
+    drawn = chromium.run(
+        "const ink = document.createElement('canvas').getContext('2d');"
+        "return revbis.charts['curves-0'].series.slice(1).map((curve) => {"
+        "  ink.fillStyle = '#010203'; ink.fillStyle = curve.stroke(); return ink.fillStyle; })"
+    )
+    swatches = chromium.run(
+        "return [...document.querySelectorAll('.chip line')].map((l) => getComputedStyle(l).stroke)"
+    )
+    assert len(drawn) == len(set(drawn)) == len(set(swatches)) == 25 and "#010203" not in drawn
+    assert chromium.errors() == []
 
 
 def test_smoothing(page: Path, chromium: Browser) -> None:
@@ -231,11 +292,13 @@ def test_tooltips_stay_on_a_phone_s_screen(page: Path, chromium: Browser) -> Non
 
 def test_sections_are_reached_on_a_phone(page: Path, chromium: Browser) -> None:
     chromium.open(page, **PHONE)
-    names = chromium.run("return [...document.querySelectorAll('#links a')].map((a) => a.text)")
-    assert names[:4] == ["problems", "alarms", "summary", "curves"] and "training" in names
+    names = chromium.run(
+        "return [...document.querySelectorAll('#links a:not([hidden])')].map((a) => a.text)"
+    )
+    assert names[:4] == ["problems", "alarms", "curves", "summary"] and "training" in names
     places = chromium.run(
         "const links = document.getElementById('links');"
-        "return [...links.children].map((link) => {"
+        "return [...links.querySelectorAll('a:not([hidden])')].map((link) => {"
         "  link.click();"
         "  const heading = document.querySelector(`${link.hash} h2`).getBoundingClientRect();"
         "  const bar = links.getBoundingClientRect();"
@@ -282,6 +345,8 @@ def test_tables_scroll_in_their_own_box_on_a_phone(page: Path, chromium: Browser
 
 def test_seeds_that_did_not_come_through_are_marked(page: Path, chromium: Browser) -> None:
     chromium.open(page)
+    assert chromium.run("return document.getElementById('seeds').hidden") is True
+    choose(chromium, "seeds", "each")
     chromium.run("revbis.drawAll()")
     marks = chromium.run(
         "return [...document.querySelectorAll('#seeds .mark')]"
@@ -418,6 +483,8 @@ def test_a_task_without_evaluations_has_no_axes(chromium: Browser, tmp_path: Pat
     fake_run(tmp_path, "dmc:cheetah_run")
     chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
     chromium.run("revbis.drawAll()")
+    choose(chromium, "seeds", "each")
+    chromium.run("revbis.drawAll()")
     figures = "return [...document.querySelectorAll('#seeds figure')].map((f) => f.innerText)"
     known, unknown = chromium.run(figures)
     assert "40k" in known and "1e-9" not in unknown
@@ -468,15 +535,15 @@ def test_charts_of_what_agents_report(chromium: Browser, tmp_path: Path) -> None
     rewrite(new / "eval.jsonl", lambda line: line | {"status": {"c": 0.25, "toString": 3}})
     fake_run(tmp_path, method="simsr")
     chromium.open(write_page(read_study([tmp_path]), tmp_path / "page"))
-    assert series(chromium, "c-0")["drqv2 · seed 1"] == [0.25] * 5
+    assert series(chromium, "c-0")["drqv2"] == [0.25] * 5
     folded = "return [...document.querySelectorAll('#training summary')].map((s) => s.textContent)"
     assert chromium.run(folded) == ["dmc:cartpole_balance", "4 more metrics"]
     assert not chromium.run("return 'training-kl-0' in revbis.charts")
     chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     for name, value in [("kl", 2.0), ("constructor", 4.0), ("__proto__", 8.0), ("toString", 3.0)]:
         drawn = series(chromium, f"training-{name}-0")
-        assert set(drawn["drqv2 · seed 1"]) == {value} and "simsr · seed 1" not in drawn
-    assert set(series(chromium, "training-objective/effective_rank-0")) == {"", "simsr · seed 1"}
+        assert set(drawn["drqv2"]) == {value} and "simsr" not in drawn
+    assert set(series(chromium, "training-objective/effective_rank-0")) == {"", "simsr"}
     assert chromium.errors() == []
 
 

@@ -159,6 +159,18 @@ def test_numbers_of_pages(value: float, digits: int, sign: bool, text: str) -> N
     assert PAGES["short"](value, digits, sign) == text
 
 
+def test_one_command_redraws_exactness_with_every_method() -> None:
+    """`revbis exactness --out results/exactness` finds a cell for each row of the table."""
+    folder = RESULTS / "exactness"
+    rows = list(csv.DictReader((folder / "exactness.csv").read_text().splitlines()))
+    assert {"zp", "deepmdp", "mico", "simsr-rev-full"} <= {row["method"] for row in rows}
+    assert len(rows) == 6 * 5 * len({row["method"] for row in rows})
+    if (folder / "cells.zip").exists():  # the sdist has none
+        with zipfile.ZipFile(folder / "cells.zip") as file:
+            cells = {name.rpartition(".")[0].rpartition(".")[0] for name in file.namelist()}
+        assert cells == {f"{row['scenario']}.{row['method']}.{row['seed']}" for row in rows}
+
+
 def test_speed_of_the_readme_is_what_was_measured() -> None:
     lines = map(json.loads, (RESULTS / "speed" / "speed.jsonl").read_text().splitlines())
     found = {line.get("task", line["benchmark"]): line for line in lines}

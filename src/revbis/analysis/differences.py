@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from revbis.analysis.study import Study
 
 _COLUMNS = ("difference", "p", "p, Holm", "pairs", "left out")
+_TOLD_APART = 0.05  # p, after Holm's correction
 
 
 class Difference(NamedTuple):
@@ -133,11 +134,8 @@ def difference_table(compared: Differences) -> Table:
     corrected = stats.holm([row.of.p_value for row in compared.rows])
     for row, holm in zip(compared.rows, corrected, strict=True):
         of = row.of
-        factor = 100.0 if row.unit == "success" else 1.0
-        ends = [factor * number for number in of[:3]]
-        digits = decimals([number for number in ends if not math.isnan(number)])
         texts = (f"{of.p_value:.2g}", f"{holm:.2g}", str(of.pairs), str(of.unpaired))
-        cells = (interval_cell(ends, of.fewest, f"+.{digits}f"), *map(TableCell, texts))
+        cells = (_difference_cell(row), *map(TableCell, texts))
         unit = "success, %" if row.unit == "success" else row.unit
         rows.append((f"{row.label}, {row.place} ({unit})", cells))
         about = {"method": row.label, "other": compared.baseline, "task": row.task or "all"}
@@ -153,6 +151,50 @@ def difference_table(compared: Differences) -> Table:
         *(f"{note}." for note in compared.notes),
     )
     return Table(caption, "method", columns, tuple(rows), notes, tuple(records))
+
+
+def verdict(compared: Differences) -> tuple[str, ...]:
+    """What the differences come to, in sentences: which have p < 0.05 after Holm's correction.
+
+    Raises:
+        ValueError: If nothing could be paired, with the reasons.
+    """
+    refuse_nothing(compared)
+    rows, baseline = compared.rows, compared.baseline
+    corrected = stats.holm([row.of.p_value for row in rows])
+    found = [(row, p) for row, p in zip(rows, corrected, strict=True) if p < _TOLD_APART]
+    sentences = []
+    for word, sign in (("Better", 1), ("Worse", -1)):
+        if some := [_found(row, p) for row, p in found if sign * row.of.difference > 0]:
+            sentences.append(f"{word} than {baseline}: {'; '.join(some)}.")
+    if found:
+        rest = len(rows) - len(found)
+        return (*sentences, f"Not told apart from it: {rest} of {len(rows)} comparisons.")
+    clearest, p = min(zip(rows, corrected, strict=True), key=lambda each: each[0].of.p_value)
+    least = len(rows) * 2 / 2 ** max(row.of.pairs for row in rows)
+    return (
+        f"No method is told apart from {baseline}: p, after Holm's correction, is below "
+        f"{_TOLD_APART:g} in none of {len(rows)} comparison{'s'[: len(rows) > 1]}"
+        + ("; with so few seeds it could not be." if least >= _TOLD_APART else "."),
+        f"The clearest difference: {_found(clearest, p)}.",
+    )
+
+
+def _found(row: Difference, p: float) -> str:
+    """A difference in words: `simsr on walker_walk, +12.0 [+3.0, +21.0], corrected p = 0.02`."""
+    where = "over all tasks" if row.task is None else f"on {row.place}"
+    unit = {"return": "", "success": " points of success"}.get(row.unit, f" {row.unit}")
+    cell = _difference_cell(row)
+    ends = ", ".join(filter(None, (cell.text + unit, cell.remark)))
+    return f"{row.label} {where}, {ends}, corrected p = {p:.2g}"
+
+
+def _difference_cell(row: Difference) -> TableCell:
+    """The mean difference with its interval; success in percent."""
+    factor = 100.0 if row.unit == "success" else 1.0
+    ends = [factor * number for number in row.of[:3]]
+    digits = decimals([number for number in ends if not math.isnan(number)])
+    return interval_cell(ends, row.of.fewest, f"+.{digits}f")
 
 
 def refuse_nothing(compared: Differences) -> None:

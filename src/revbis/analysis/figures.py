@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
 
     from revbis.analysis.runs import Run
 
-# Okabe and Ito's colours without yellow, which is hard to see on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colours without yellow, which is hard to see on white, and five more.
+_COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    *("#8A7A00", "#882255", "#332288", "#8C8C8C", "#7F4F24"),
+)
+_SHADES = ((1.0, 1.0), (0.6, 0.0), (0.55, 1.0))  # how much is kept, and of what grey the rest is
 _LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)))
 _MARKERS = "osD^vPX*"
 _COLUMNS = 3
@@ -126,11 +131,19 @@ def make_panels(
 def looks_of(study: Study) -> dict[str, Look]:
     """A look for each method, the same in all figures of a study."""
     return {
-        label: Look(
-            _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)]
-        )
+        label: Look(_colour(i), _LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)])
         for i, label in enumerate(study.labels)
     }
+
+
+def _colour(place: int) -> str:
+    """A colour for each of many methods: after the first twelve, darker and lighter ones."""
+    kept, grey = _SHADES[place // len(_COLOURS) % len(_SHADES)]
+    base = _COLOURS[place % len(_COLOURS)]
+    if base == "#000000":  # it has no darker shade
+        grey = max(grey, 0.5)
+    red, green, blue = (kept * part + (1 - kept) * grey for part in to_rgb(base))
+    return to_hex((red, green, blue))
 
 
 def _drawn(look: Look) -> dict[str, Any]:
@@ -163,7 +176,7 @@ def draw_mean(panel: Axes, seeds: Sequence[Curve], look: Look, alpha: float) -> 
             panel.plot(one.frames[beyond], own, color=look.colour, lw=0.5, ls=look.line)
 
 
-def draw_interval(panel: Axes, row: int, ends: Sequence[Any], look: Look) -> None:
+def draw_interval(panel: Axes, row: float, ends: Sequence[Any], look: Look) -> None:
     """A bar from low to high, where there is an interval, with a mark at the value."""
     value, low, high = map(float, ends)
     if not math.isnan(low):
@@ -177,11 +190,12 @@ def method_height(labels: Sequence[str]) -> float:
     return 0.75 + max(0.2, 0.14 * lines) * len(labels)
 
 
-def method_axis(panel: Axes, labels: Sequence[str]) -> None:
-    """Methods by name, the first on top."""
-    panel.set_yticks(range(len(labels)), [textwrap.fill(label, _NAME) for label in labels])
+def method_axis(panel: Axes, labels: Sequence[str], places: Sequence[float] | None = None) -> None:
+    """Methods by name, the first on top; at equal distances unless places are given."""
+    at = range(len(labels)) if places is None else places
+    panel.set_yticks(at, [textwrap.fill(label, _NAME) for label in labels])
     panel.tick_params(axis="y", length=0)
-    panel.set_ylim(len(labels) - 0.4, -0.6)
+    panel.set_ylim(at[-1] + 0.6, -0.6)
     panel.use_sticky_edges = False
     panel.margins(x=0.06)
     panel.xaxis.set_major_locator(MaxNLocator(4))
@@ -503,37 +517,121 @@ def _remarks(groups: Sequence[RunGroup]) -> list[str]:
     return remarks + ([f"Not finished: {running} of {len(runs)} runs."] if running else [])
 
 
-_LOOK = Look("#0072B2", "-", "o")
 _SHOWN = ("denoising_ood", "state_r2", "value")
+_BEST = {  # what the method with the highest mean of a measure does
+    "denoising_ood": "Noise moves the embeddings of {} least",
+    "state_r2": "The embeddings of {} tell most of the state",
+    "value": "The distances of {} rank value gaps best",
+}
+_GAP = 0.7  # rows between families
+_OTHERS = "#666666"
 
 
 def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """A panel for each measure that there is, a row for each method.
+    """A panel for each measure that there is, a row for each method, families together.
+
+    Families, and methods within them, are sorted by the first measure, the best on top.
 
     Args:
         rows: Of finished cells, as `offline.read_cell` gives them; at least one.
     """
-    methods = list(dict.fromkeys(row["method"] for row in rows))
     shown = [name for name in _SHOWN if any(f"phi_{name}" in row for row in rows)]
+    families = _families(_means(rows, f"phi_{shown[0]}"))
+    places, looks = _family_rows(families)
     with mpl.rc_context(STYLE):
-        seeds = [sum(row["method"] == method for row in rows) for method in methods]
+        seeds = [sum(row["method"] == method for row in rows) for method in places]
         caption = (
             f"{rows[0]['task']}. Embeddings φ of encoders trained by the objective alone, right is "
             "better: mean over seeds (dots)" + _with_interval(seeds, "Student's t") + ". "
-            "Dashed: before training."
+            "Dashed: before training. Colours: families of methods."
         )
-        figure, panels = make_panels(len(shown), caption, (), method_height(methods), share=True)
+        height = method_height(list(places)) + 0.12 * len(families)
+        figure, panels = make_panels(len(shown), caption, (), height, share=True)
+        figure.suptitle(textwrap.fill(_offline_title(rows, shown[0], families), 105), fontsize=9)
         for name, panel in zip(shown, panels, strict=True):
-            for place, method in enumerate(methods):
+            for method, place in places.items():
                 trained, untrained = (
                     [row[key] for row in rows if row["method"] == method and key in row]
                     for key in (f"phi_{name}", f"phi_{name}_untrained")
                 )
-                draw_interval(panel, place, mean_interval(trained), _LOOK)
+                draw_interval(panel, place, mean_interval(trained), looks[method])
                 panel.plot(trained, [place] * len(trained), ".", color="0.2", ms=3)
                 before = float(np.mean(untrained))
                 ends = [place - 0.45, place + 0.45]
                 panel.plot([before, before], ends, color="0.35", lw=0.8, ls="--")
             panel.set(title=MEASURES[name])
-            method_axis(panel, methods)
+            method_axis(panel, list(places), list(places.values()))
+        for tick, method in zip(panels[0].get_yticklabels(), places, strict=True):
+            tick.set_color(looks[method].colour)
     return figure
+
+
+def _means(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, float]:
+    """The mean of a measure, by method."""
+    methods = dict.fromkeys(row["method"] for row in rows)
+    return {
+        method: float(np.mean([row[key] for row in rows if row["method"] == method and key in row]))
+        for method in methods
+    }
+
+
+def _families(means: Mapping[str, float]) -> list[list[str]]:
+    """Methods by the one that they revise, the best first; those alone are the last family."""
+    found: dict[str, list[str]] = {}
+    for method in sorted(means, key=lambda name: -means[name]):
+        found.setdefault(_family(method), []).append(method)
+    alone = [method for members in found.values() if len(members) == 1 for method in members]
+    return [members for members in found.values() if len(members) > 1] + ([alone] if alone else [])
+
+
+def _family_rows(families: Sequence[Sequence[str]]) -> tuple[dict[str, float], dict[str, Look]]:
+    """The height of each method's row, and its look: a colour for each family, by its name."""
+    places, looks, place = {}, {}, 0.0
+    revised = sorted({_family(members[0]) for members in families if _is_family(members)})
+    for members in families:
+        colour = _OTHERS
+        if _is_family(members):
+            colour = _COLOURS[revised.index(_family(members[0])) % len(_COLOURS)]
+        for method in members:
+            places[method], looks[method] = place, Look(colour, "-", "o")
+            place += 1.0
+        place += _GAP
+    return places, looks
+
+
+def _family(method: str) -> str:
+    return method.partition("-rev")[0]
+
+
+def _is_family(members: Sequence[str]) -> bool:
+    """Whether they revise one method, and do not just stand alone."""
+    return len(members) > 1 and len(set(map(_family, members))) == 1
+
+
+def _offline_title(
+    rows: Sequence[Mapping[str, Any]], measure: str, families: Sequence[Sequence[str]]
+) -> str:
+    """Which method has the highest mean of a measure, and which have that of other families.
+
+    If its interval does not end above the mean before training, only that nothing is gained.
+    """
+    key, name = f"phi_{measure}", MEASURES[measure]
+    trained, before = _means(rows, key), _means(rows, f"{key}_untrained")
+    first, *others = sorted((members[0] for members in families), key=lambda each: -trained[each])
+    of = mean_interval([row[key] for row in rows if row["method"] == first and key in row])
+    low = of.value if math.isnan(of.low) else of.low
+    numbers = f"{_hundredths(trained[first])}; {_hundredths(before[first])} before training"
+    if low <= before[first]:
+        return (
+            f"Training by the objective alone does not raise {name} (highest: {first}, {numbers})."
+        )
+    said = first if len(trained) == 1 else f"{_BEST[measure].format(first)}, on average"
+    title = f"{said} ({name}: {numbers})."
+    if others:
+        best = ", ".join(f"{each} {_hundredths(trained[each])}" for each in others)
+        title += f" Best of the other families: {best}."
+    return title
+
+
+def _hundredths(value: float) -> str:
+    return f"{round(value, 2) or 0.0:.2f}"  # no minus before 0

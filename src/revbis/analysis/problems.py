@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,6 +77,12 @@ class StudyProblem:
 
 OnProblem = Callable[[StudyProblem], None]
 _JOINED = {"values": " and ", "seeds": ", ", "names": ", "}
+_HASH = re.compile(r"\b([0-9a-f]{7})[0-9a-f]{33}\b")  # of a commit
+
+
+def short_hashes(text: object) -> str:
+    """A text with hashes of commits as git abbreviates them: seven characters."""
+    return _HASH.sub(r"\1", str(text))
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -85,7 +92,7 @@ def _shown(name: str, value: Any) -> Any:
         return failure_text(value)
     if name == "mixed":
         return "; ".join(_made(each, runs) for each, runs in value.items())
-    return _JOINED[name].join(map(str, value)) if name in _JOINED else value
+    return _JOINED[name].join(map(short_hashes, value)) if name in _JOINED else value
 
 
 def _made(name: str, runs: Mapping[str, int]) -> str:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from revbis import __version__
 from revbis.io.files import atomic_write
 from revbis.io.statistics import LEAST, Interval, mean_interval, no_interval
-from revbis.representation.exactness import read_dots, read_exactness
+from revbis.representation.exactness import BENCHMARK, read_dots, read_exactness
 from revbis.representation.problems import SCENARIOS
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ def write_report(
     caption = (
         f"{intervals_text(seeds)}; "
         f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
-        f"revbis {__version__}"
+        f"Version {BENCHMARK} of the benchmark"
     )
     write_csv(results, out / "exactness.csv")
     overview = as_png(draw_overview(results, caption))

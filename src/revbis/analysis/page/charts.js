@@ -21,6 +21,49 @@ function drawBands(u, curves) {
   });
 }
 
+/** Single seeds, thin and behind their mean. */
+function drawSeeds(u, curves) {
+  const { ctx } = u;
+  for (const curve of curves) {
+    ctx.globalAlpha = 0.35;
+    ctx.strokeStyle = colour(curve.label);
+    ctx.lineWidth = devicePixelRatio;
+    for (const { x, y } of curve.each ?? []) {
+      ctx.beginPath();
+      x.forEach((at, i) => ctx.lineTo(u.valToPos(at, "x", true), u.valToPos(y[i], "y", true)));
+      ctx.stroke();
+    }
+  }
+}
+
+/** Scores to measure curves by: a dotted line with its name; above the scale the name alone. */
+function drawMarks(u, marks) {
+  const { ctx } = u;
+  const { left, top, width } = u.bbox;
+  const ratio = devicePixelRatio;
+  ctx.globalAlpha = 1;
+  ctx.strokeStyle = ctx.fillStyle = cssValue("--soft");
+  ctx.lineWidth = ratio;
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  for (const { y, text } of marks) {
+    const above = y > u.scales.y.max;
+    const place = above ? top : u.valToPos(y, "y", true);
+    if (!above) {
+      ctx.setLineDash([3 * ratio, 3 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(left, place);
+      ctx.lineTo(left + width, place);
+      ctx.stroke();
+      ctx.setLineDash([]);
+    }
+    const below = above || place - top < 16 * ratio;
+    ctx.textBaseline = below ? "top" : "bottom";
+    ctx.fillText(above ? `↑ ${text}` : text, left + width - 4 * ratio,
+      place + (below ? 3 : -2) * ratio);
+  }
+}
+
 /** Training episodes and each evaluated one: only a page about one run has room for them. */
 function drawDetail(u, detail) {
   const { ctx } = u;
@@ -40,14 +83,16 @@ function drawDetail(u, detail) {
   });
 }
 
-function behind(u, curves, detail) {
+function behind(u, curves, { detail, marks, each }) {
   const { left, top, width, height } = u.bbox;
   u.ctx.save();
   u.ctx.beginPath();
   u.ctx.rect(left, top, width, height);
   u.ctx.clip();
   drawBands(u, curves);
+  if (each) drawSeeds(u, curves);
   if (detail) drawDetail(u, detail);
+  drawMarks(u, marks ?? []);
   u.ctx.restore();
 }
 
@@ -117,11 +162,14 @@ function tooltip(curves, xName, metric) {
   };
 }
 
-function heights(curves, detail) {
+function heights(curves, { detail, marks, each }) {
   const values = curves.flatMap((curve) => {
     const band = bandOf(curve);
-    return band ? [...band.low, ...band.high] : curve.y;
+    const seeds = each ? (curve.each ?? []).flatMap(({ y }) => y) : [];
+    return [...seeds, ...(band ? [...band.low, ...band.high] : curve.y)];
   });
+  values.push(...(marks ?? []).filter(({ y, far }) => !far || y <= 2 * Math.max(...values))
+    .map(({ y }) => y));
   if (detail) values.push(...detail.dots.map(([, y]) => y), ...detail.line.map(([, y]) => y));
   return rangeOf(values);
 }
@@ -135,14 +183,17 @@ function keepZoom(u, key, zoom) {
   if (key === "x") zoom.range = min <= xs[0] && max >= xs.at(-1) ? null : [min, max];
 }
 
-/** Draws curves into an element: each {label, name, x, y, error? or low and high?, thin?}. */
-function lineChart(plot, curves, xName, metric, zoom, detail = null) {
+/** Draws curves into an element: each {label, name, x, y, error? or low and high?, thin?, each?}.
+ *
+ * more: {detail?, marks?, each?}: a run's single episodes; scores to measure by, {y, text, far?}, of
+ * which a far one is on the scale only if a curve comes half as high; whether seeds are drawn. */
+function lineChart(plot, curves, xName, metric, zoom, more = {}) {
   const ink = cssValue("--soft");
   const rules = { stroke: cssValue("--grid"), width: 1 };
   const font = "12px system-ui, sans-serif";
   const axis = { stroke: ink, grid: rules, ticks: { ...rules, size: 4 }, font, labelFont: font,
     labelSize: 18 };
-  const yRange = isShare(metric) || metric === "c" ? [-0.02, 1.02] : heights(curves, detail);
+  const yRange = isShare(metric) || metric === "c" ? [-0.02, 1.02] : heights(curves, more);
   const tip = tooltip(curves, xName, metric);
   const percent = (values) => values.map((value) => `${Math.round(100 * value)}%`);
   const before = zoom.range;
@@ -173,7 +224,7 @@ function lineChart(plot, curves, xName, metric, zoom, detail = null) {
       setScale: [(u, key) => keepZoom(u, key, zoom)],
       setSeries: [tip.setSeries],
       setCursor: [tip.setCursor],
-      drawAxes: [(u) => behind(u, curves, detail)],
+      drawAxes: [(u) => behind(u, curves, more)],
     },
   }, aligned(curves), plot);
   if (before) chart.setScale("x", { min: before[0], max: before[1] });

@@ -188,6 +188,7 @@ def page_data(
         "labels": study.labels,
         "tasks": study.tasks,
         "measures": [measure_of(task) for task in study.tasks],
+        "maximal": [_maximal(task) for task in study.tasks],
         "groups": [
             {
                 "label": study.labels.index(group.label),
@@ -201,6 +202,14 @@ def page_data(
         ],
         "profiles": [] if pool is None else _profiles(study, pool),
     }
+
+
+def _maximal(task: str) -> float | None:
+    """The score that the task's suite counts as 1; None if it knows none."""
+    try:
+        return rounded(stats.default_bounds(task).high)
+    except ValueError:
+        return None
 
 
 def run_state(run: Run) -> RunState:

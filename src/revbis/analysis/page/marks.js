@@ -1,7 +1,8 @@
 // Elements, colours, dashes and numbers as text. Names enter the page as text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
-const COLOURS = 8;
+const COLOURS = 12; // --s0 to --s11; further methods have shades of them
+const SHADES = [null, "var(--ink) 40%", "var(--card) 45%"];
 const DASHES = [[], [9, 4], [2, 3], [12, 3, 2, 3], [5, 3], [14, 5], [2, 2, 7, 2], [1, 5]];
 
 function fill(node, attributes, children) {
@@ -17,10 +18,14 @@ const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
 
 /** A method has its colour and its dashes. */
-const colourName = (label) => `var(--s${label % COLOURS})`;
-const dashes = (label) => DASHES[(label + Math.floor(label / COLOURS)) % DASHES.length];
+function colourName(label) {
+  const base = `var(--s${label % COLOURS})`;
+  const shade = SHADES[Math.floor(label / COLOURS) % SHADES.length];
+  return shade ? `color-mix(in srgb, ${base}, ${shade})` : base;
+}
+const dashes = (label) => DASHES[(label + Math.floor(label / DASHES.length)) % DASHES.length];
 const cssValue = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const colour = (label) => cssValue(`--s${label % COLOURS}`);
+const colour = (label) => colourName(label).replace(/var\((.*?)\)/g, (_, name) => cssValue(name));
 
 function swatch(label) {
   const line = svg("line", { x1: 1, x2: 27, y1: 5, y2: 5, "stroke-width": 2.5 });

@@ -9,10 +9,13 @@ const CHOICES = {
   x: { name: "x axis", options: [["frames", "frames"], ["updates", "updates"], ["hours", "hours"]] },
   smooth: { name: "smoothing", options: [["0", "none"], ["0.5", "EWMA α = 0.5"],
     ["0.2", "EWMA α = 0.2"]] },
+  seeds: { name: "seeds", options: [["mean", "mean and band"], ["each", "every seed"]] },
+  scale: { name: "y axis", options: [["data", "to the data"], ["maximum", "to the maximum"]] },
 };
 // Metrics that are drawn unfolded: losses, values, and those that alarms are raised for.
 const IMPORTANT = /(loss|_q1|target_q|reward_share|near_zero_fraction|effective_rank|embedding_norm)$|gradient/;
-const state = { metric: "score", x: "frames", smooth: "0", labels: new Set(), tasks: new Set() };
+const state = { metric: "score", x: "frames", smooth: "0", seeds: "mean", scale: "data",
+  labels: new Set(), tasks: new Set() };
 const cards = []; // {element, draw, dirty}
 const charts = {}; // by section and task, for those who look from outside
 const zooms = {}; // {range} by section, task and x axis
@@ -114,7 +117,8 @@ function chips(kind, names) {
 }
 
 function links() {
-  const parts = [...document.querySelectorAll("main > section[id]:not([hidden])")];
+  const parts = [...document.querySelectorAll("main > section[id]")]
+    .filter((part) => !part.hidden || part.id === "seeds");
   return html("nav", { id: "links", "aria-label": "Sections" }, ...parts.map((part) => {
     const link = html("a", { href: `#${part.id}` }, part.id);
     link.addEventListener("click", (event) => { // the address is taken
@@ -126,7 +130,8 @@ function links() {
 }
 
 function makeControls() {
-  const names = Object.keys(CHOICES).filter((name) => name !== "metric" || hasSuccess);
+  const offered = { metric: hasSuccess, seeds: !alone, scale: data.tasks.some((_, i) => maximal(i)) };
+  const names = Object.keys(CHOICES).filter((name) => offered[name] ?? true);
   const form = document.getElementById("controls");
   form.addEventListener("submit", (event) => event.preventDefault());
   document.querySelector("main").prepend(links());
@@ -162,11 +167,26 @@ function chartCard(key, task, curvesOf, why, name = data.tasks[task]) {
     charts[key]?.destroy();
     delete charts[key];
     plot.replaceChildren();
-    const { curves, metric, detail, x = state.x } = curvesOf();
+    const { curves, metric, x = state.x, ...more } = curvesOf();
     const zoom = (zooms[`${key}-${x}`] ??= { range: null });
-    if (curves.length) charts[key] = lineChart(plot, curves, x, metric, zoom, detail);
+    if (curves.length) charts[key] = lineChart(plot, curves, x, metric, zoom, more);
     else empty(plot, why);
   });
+}
+
+/** The highest return of a task; null where it is not known, or scores are no returns. */
+const maximal = (task) => (data.measures[task] === "return" ? data.maximal[task] : null);
+
+/** What curves are measured by: the untrained agents, and the highest return there is. */
+function marksOf(task, groups, metric) {
+  const starts = groups.flatMap(({ runs }) => runs).flatMap((run) =>
+    (run.frames[0] === 0 && run[metric] ? [run[metric][0]] : [])).filter((value) => value !== null);
+  const marks = starts.length ? [{ y: mean(starts), text: "untrained (frame 0)" }] : [];
+  const top = metric === "return" ? maximal(task) : null;
+  if (top !== null) {
+    marks.push({ y: top, text: `maximal return ${top.toLocaleString("en")}`, far: state.scale === "data" });
+  }
+  return marks;
 }
 
 function curveCard(task) {
@@ -177,7 +197,8 @@ function curveCard(task) {
       .map((group) => ({ label: group.label, name: data.labels[group.label],
         ...groupCurve(group, metric, state.x, alpha()) }))
       .filter((curve) => curve.x.length);
-    return { curves, metric, detail: alone && metric === "return" ? detailOf(groups[0]) : null };
+    return { curves, metric, marks: marksOf(task, groups, metric), each: state.seeds === "each",
+      detail: alone && metric === "return" ? detailOf(groups[0]) : null };
   }, "No evaluation that all seeds share, or no method is switched on.");
   if (alone) {
     document.getElementById("curves-note").textContent = "Mean return of each evaluation. Drag "
@@ -210,18 +231,21 @@ function recorded(run, metric) {
   return { frames, updates, hours, value: Object.hasOwn(values, metric) ? values[metric] : null };
 }
 
-/** One metric, a line for each seed. */
+/** One metric: a group's mean or, where that is chosen, a line for each seed. */
+function metricCurves(group, metric) {
+  const { label } = group;
+  const seeds = group.runs.map((run) => ({ label, thin: true,
+    name: alone ? data.labels[label] : `${data.labels[label]} · seed ${run.seed}`,
+    ...seedCurve(recorded(run, metric), "value", state.x, 0) }));
+  return state.seeds === "each" ? seeds
+    : [{ label, name: data.labels[label], thin: true, ...meanCurve(seeds) }];
+}
+
 function metricCard(section, task, metric, why, name) {
   return chartCard(`${section}-${task}`, task, () => ({
     metric,
-    curves: ofTask(task).filter(visible).flatMap((group) => group.runs
-      .map((run) => ({
-        label: group.label,
-        name: `${data.labels[group.label]} · seed ${run.seed}`,
-        thin: true,
-        ...seedCurve(recorded(run, metric), "value", state.x, 0),
-      }))
-      .filter((curve) => curve.x.length)),
+    curves: ofTask(task).filter(visible).flatMap((group) => metricCurves(group, metric))
+      .filter((curve) => curve.x.length),
   }), why, name);
 }
 
@@ -301,7 +325,7 @@ function ablationCards(task) {
 
 const seen = new Set();
 function drawCard(card) {
-  if (!card.dirty || card.element.hidden || card.element.closest("details:not([open])")) return;
+  if (!card.dirty || card.element.closest("[hidden], details:not([open])")) return;
   card.dirty = false;
   card.draw();
 }
@@ -323,6 +347,10 @@ function changed() {
     const hidden = label?.split(" ").some((each) => state.labels.has(Number(each)));
     node.hidden = state.tasks.has(Number(task)) || hidden;
   }
+  const seeds = document.getElementById("seeds");
+  seeds.hidden = alone || state.seeds !== "each";
+  const link = document.querySelector('#links a[href="#seeds"]');
+  if (link) link.hidden = seeds.hidden;
   writeAddress();
   redraw();
 }

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import stats, tables
-from revbis.analysis.differences import difference_table, differences
-from revbis.analysis.problems import LEFT_OUT, Kind, StudyProblem
+from revbis.analysis.differences import difference_table, differences, verdict
+from revbis.analysis.problems import LEFT_OUT, Kind, StudyProblem, short_hashes
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.analysis.study import RunGroup, Study
 from revbis.analysis.tables import FIRST
@@ -41,6 +41,7 @@ class PairedPart(NamedTuple):
     Attributes:
         baseline: Its label.
         problem: Why there is nothing to show; empty if there is.
+        verdict: What the differences come to, in sentences.
         table: The differences.
         rows: What each row of the table is about.
         picture: The forest plot as a data URL.
@@ -48,6 +49,7 @@ class PairedPart(NamedTuple):
 
     baseline: str
     problem: str
+    verdict: Sequence[str] = ()
     table: Table | None = None
     rows: Sequence[Row] = ()
     picture: str = ""
@@ -78,7 +80,7 @@ def paired_part(study: Study, baseline: str, folder: Path) -> PairedPart:
         for row in compared.rows
     ]
     picture = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
-    return PairedPart(baseline, "", table, rows, picture)
+    return PairedPart(baseline, "", verdict(compared), table, rows, picture)
 
 
 class Shown(NamedTuple):
@@ -164,6 +166,7 @@ def _return(group: RunGroup, budget: int) -> Shown:
 
 
 _ELSEWHERE = ("task", "method", "seed", "out")  # on the page
+_OF_DRAWN = ("pixels", "quality")  # settings of observations that are rendered
 
 
 Differing = tuple[RunGroup, str, tuple[str, ...]]
@@ -202,13 +205,15 @@ def versions(study: Study) -> dict[str, str]:
         machine = conditions(run.about)
         for name, value in {**run.about.get("versions", {}), **own, **machine}.items():
             if value:
-                seen.setdefault(name, Counter())[str(value)] += 1
+                seen.setdefault(name, Counter())[short_hashes(value)] += 1
     return {name: _mixed(values, len(study.runs)) for name, values in seen.items()}
 
 
 def _settings(run: Run) -> dict[str, str]:
     values = run.config.as_dict().items()
-    return {name.replace("_", " "): _text(v) for name, v in values if name not in _ELSEWHERE}
+    drawn = run.config.observation == "pixels"
+    without = _ELSEWHERE if drawn else (*_ELSEWHERE, *_OF_DRAWN)
+    return {name.replace("_", " "): _text(v) for name, v in values if name not in without}
 
 
 def _mixed(values: Counter[str], runs: int) -> str:
@@ -256,16 +261,16 @@ def tiles(study: Study) -> list[tuple[str, str]]:
     runs = study.runs
     finished = sum(run.finished for run in runs)
     presets = sorted({run.config.preset for run in runs})
-    qualities = sorted({run.config.quality for run in runs})
-    return [
+    qualities = sorted({run.config.quality for run in runs if run.config.observation == "pixels"})
+    shown = [
         (f"{finished} / {len(runs)}", "runs finished"),
         (str(len(study.labels)), "methods" if len(study.labels) > 1 else "method"),
         (str(len(study.tasks)), "tasks" if len(study.tasks) > 1 else "task"),
         (_short(sum(run.frames for run in runs)), "frames in total"),
         (duration(sum(run.seconds for run in runs)), "of compute"),
         (" and ".join(presets), "presets" if len(presets) > 1 else "preset"),
-        (" and ".join(qualities), "render quality"),
     ]
+    return shown + ([(" and ".join(qualities), "render quality")] if qualities else [])
 
 
 def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:

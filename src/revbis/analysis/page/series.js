@@ -35,23 +35,49 @@ function seedCurve(run, metric, x, alpha) {
   return curve;
 }
 
-/** A group's mean curve with its error, at the frames that all evaluated seeds have. */
-function groupCurve(group, metric, x, alpha) {
-  const seeds = group.runs
-    .map((run) => seedCurve(run, metric, x, alpha))
-    .filter((curve) => curve.frames.length);
-  const places = seeds.map((curve) => new Map(curve.frames.map((frame, i) => [frame, i])));
-  const curve = { x: [], y: [], error: [], frames: [], seeds: seeds.length };
-  for (const frame of seeds.length ? [...places[0].keys()] : []) {
-    const at = places.map((place) => place.get(frame));
-    if (at.includes(undefined)) continue;
-    const values = at.map((place, i) => seeds[i].y[place]);
+/** A curve's x or y at a frame: between its points along a line; null beyond its ends. */
+function valueAt(curve, values, frame) {
+  const { frames } = curve;
+  let [low, high] = [0, frames.length - 1];
+  if (frame < frames[low] || frame > frames[high]) return null;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (frames[middle] <= frame) low = middle; else high = middle;
+  }
+  if (frame === frames[high]) return values[high];
+  return values[low] + (values[high] - values[low]) * (frame - frames[low]) / (frames[high] - frames[low]);
+}
+
+/** The mean of seeds' curves with its error, at the frames that lie within all of them. */
+function averaged(seeds, frames) {
+  const curve = { x: [], y: [], error: [], frames: [], seeds: seeds.length, each: seeds };
+  for (const frame of frames) {
+    const values = seeds.map((seed) => valueAt(seed, seed.y, frame));
+    if (values.includes(null)) continue;
     curve.frames.push(frame);
-    curve.x.push(mean(at.map((place, i) => seeds[i].x[place])));
+    curve.x.push(mean(seeds.map((seed) => valueAt(seed, seed.x, frame))));
     curve.y.push(mean(values));
     curve.error.push(standardError(values));
   }
   return curve;
+}
+
+const known = (curves) => curves.filter(({ frames }) => frames.length);
+
+/** A group's mean curve of evaluations, at the frames that all evaluated seeds have. */
+function groupCurve(group, metric, x, alpha) {
+  const seeds = known(group.runs.map((run) => seedCurve(run, metric, x, alpha)));
+  const places = seeds.map(({ frames }) => new Set(frames));
+  const shared = (seeds[0]?.frames ?? []).filter((frame) => places.every((own) => own.has(frame)));
+  return averaged(seeds, shared);
+}
+
+/** The mean of curves of training lines, which seeds log at frames of their own. */
+function meanCurve(curves) {
+  const seeds = known(curves);
+  const fewest = seeds.reduce((best, seed) =>
+    (best && best.frames.length <= seed.frames.length ? best : seed), null);
+  return averaged(seeds, fewest?.frames ?? []);
 }
 
 /** The edges of a curve's band: its interval, or one standard error either way; null for none. */
@@ -72,16 +98,16 @@ function aligned(curves) {
   })];
 }
 
-/** The lowest and the highest value, with a margin. */
+/** From the lowest to the highest value, with 0 and a margin. */
 function rangeOf(values) {
-  let low = Infinity;
-  let high = -Infinity;
+  let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value === null || Number.isNaN(value)) continue;
     if (value < low) low = value;
     if (value > high) high = value;
   }
   if (low > high) return [0, 1];
-  const margin = (high - low || Math.abs(high) || 1) * 0.06;
-  return [low >= 0 && low < 0.35 * high ? 0 : low - margin, high + margin];
+  [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+  const margin = (high - low) * 0.06;
+  return low === high ? [0, 1] : [low && low - margin, high && high + margin];
 }
