@@ -190,6 +190,8 @@ def test_the_live_line() -> None:
     )
     first = replace(status, progress=Progress(frames=4), last_return=None, agent={})
     assert describe(first, 1000) == "4/1,000 frames · eval 56.8  [update 75% environment 25%]"
+    playing = replace(first, last_evaluation=None, evaluating=(3, 10), seconds={})
+    assert describe(playing, 1000) == "4/1,000 frames · evaluating, episode 3 of 10"
 
 
 def test_devices() -> None:

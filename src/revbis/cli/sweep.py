@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from revbis.cli.console import print_table, stop_signals
-from revbis.io.text import format_bytes, format_duration
+from revbis.cli.console import print_table
+from revbis.cli.interrupts import stop_signals
+from revbis.io.text import format_bytes, format_duration, format_interval
 from revbis.runs.folder import ATTEMPTS
 from revbis.sweep.backend import HERE, Backend
 from revbis.sweep.grid import choose_grid
@@ -152,6 +153,6 @@ def _measure(plan: Plan) -> dict[str, Speed] | None:
             print(f"revbis: warning: {problem}", file=sys.stderr)
             continue
         times = {"step": speed.step, "action": speed.act, "update": speed.update}
-        words = [f"{1000 * seconds:.3g} ms per {name}" for name, seconds in times.items()]
+        words = [f"{format_interval(seconds)} per {name}" for name, seconds in times.items()]
         print(f"{what}: {', '.join(words)}", file=sys.stderr)
     return speeds or None

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from revbis.agents.registry import OWN
-from revbis.cli.console import print_table, status_line, stop_signals
+from revbis.cli.console import print_table, status_line
+from revbis.cli.interrupts import stop_signals
 from revbis.io import runtime
 from revbis.io.plugins import is_factory_name
-from revbis.io.text import format_duration, line_width, wrap
+from revbis.io.text import format_duration, format_number, line_width, wrap
 from revbis.runs.config import Config, RunSettings
 from revbis.runs.presets import preset_config
 
@@ -124,15 +125,17 @@ def describe(status: Status, budget: int) -> str:
     parts = [f"{progress.frames:,}/{budget:,} frames"]
     if progress.updates:  # until then the first evaluation is most of the time
         parts += [f"{rate:.0f}/s", f"{format_duration((budget - progress.frames) / rate)} left"]
+    if status.evaluating is not None:
+        parts.append("evaluating, episode {} of {}".format(*status.evaluating))
     if status.last_return is not None:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
         parts.append(f"eval {status.last_evaluation:.1f}")
-    parts += [f"{name} {value:.3f}" for name, value in status.agent.items()]
+    parts += [f"{name} {format_number(value)}" for name, value in status.agent.items()]
     total = max(sum(status.seconds.values()), 1e-9)
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
-    return " · ".join(parts) + "  [" + " ".join(split) + "]"
+    return " · ".join(parts) + (f"  [{' '.join(split)}]" if split else "")
 
 
 def _print_result(config: Config) -> None:
@@ -149,7 +152,8 @@ def _print_result(config: Config) -> None:
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
             **({"on training variants": _on_training(record)} if both else {}),
-            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            **columns
+            | {name: format_number(value) for name, value in agent_status(record).items()},
             "time": format_duration(record["seconds"]),
         }
         for record in records

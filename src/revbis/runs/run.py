@@ -69,7 +69,7 @@ def train(
         config: The run; it determines the folder.
         stop: Called after every agent step and between evaluation episodes; if it returns True,
             the run is saved and stops.
-        report: Called after every agent step.
+        report: Called after every step; of an evaluation, the status has the episode's number.
         home: The run's folder, already claimed; claimed here if None.
         restart: Discard the run in the folder and start at frame 0; it is kept if the new one
             cannot start. Otherwise a run with records is resumed or refused, never restarted.

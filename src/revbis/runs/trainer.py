@@ -199,7 +199,7 @@ class Trainer:
         config, progress = self.config, self.progress
         saved_at = progress.frames
         while progress.frames < config.frames:
-            if self._evaluation_is_due() and not self._evaluate(stop):
+            if self._evaluation_is_due() and not self._evaluate(stop, report):
                 break
             self._step()
             if self._update_is_due():
@@ -214,15 +214,15 @@ class Trainer:
             if stop():
                 break
         else:
-            if not self._evaluation_is_due() or self._evaluate(stop):
+            if not self._evaluation_is_due() or self._evaluate(stop, report):
                 self.save()
                 return True
         self.save()
         saved()
         return False
 
-    def status(self) -> Status:
-        """The current status of the run."""
+    def status(self, evaluating: tuple[int, int] | None = None) -> Status:
+        """The current status of the run; in an evaluation, with the episode's number and count."""
         evaluations = self.records.evaluations
         start, frames = self._start
         elapsed = time.perf_counter() - start
@@ -233,6 +233,7 @@ class Trainer:
             agent=self._agent_status,
             seconds=self.clock.split(),
             frames_per_second=(self.progress.frames - frames) / elapsed,
+            evaluating=evaluating,
         )
 
     def save(self) -> None:
@@ -370,7 +371,7 @@ class Trainer:
         progress.updates += 1
         self._averages.add(metrics)
 
-    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+    def _evaluate(self, stop: Callable[[], bool], report: Callable[[Status], None]) -> bool:
         """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
         seeds = [
@@ -378,7 +379,9 @@ class Trainer:
             for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
-            episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
+            episodes = evaluate_splits(
+                self.agent, self.eval_envs, seeds, stop, lambda *at: report(self.status(at))
+            )
         measured = self._yardsticks_are_due()
         if episodes is None or (measured and stop()):
             return False
