@@ -78,7 +78,7 @@ def _fitting(run: Path) -> int:
     from revbis.representation.workers import usable_cores
     from revbis.runs.config import Config
     from revbis.runs.folder import CONFIG
-    from revbis.sweep.plan import memory_bytes
+    from revbis.runs.memory import memory_bytes
 
     needed = memory_bytes(replace(Config.read(run / CONFIG), replay_storage="ram"))
     return max(1, min(usable_cores(), available_bytes() // needed))

@@ -106,23 +106,36 @@ def _print_plan(plan: Plan, measure: bool) -> None:
             "time": "unknown" if run.seconds is None else format_duration(run.seconds),
             "frames": f"{run.frames:,}",
             "memory": format_bytes(run.memory),
+            "replay buffer": format_bytes(run.replay),
             "disk": format_bytes(run.disk),
         }
         for run in expected.runs
     ]
-    names = [name for name in ("frames", "memory", "disk") if len({row[name] for row in rows}) == 1]
-    same = {name: rows[0][name] for name in names}
+    names = ("frames", "memory", "replay buffer", "disk")
+    same = {name: rows[0][name] for name in names if len({row[name] for row in rows}) == 1}
     rows = [{name: row[name] for name in row if name not in same} for row in rows]
     print(f"in {expected.folder}:")
     print_table("1 run" if len(rows) == 1 else f"{len(rows)} runs", rows)
     if same:
-        print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
+        print("each run: " + _shared(same))
     print(f"all runs: {format_bytes(expected.disk)} disk")
     print(_time_line(expected, measured=bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
     if plan.lack is not None:
         print(f"revbis: warning: {plan.lack}", file=sys.stderr)
+
+
+def _shared(same: dict[str, str]) -> str:
+    """What all runs have in common."""
+    replay = same.get("replay buffer")
+    of_it = f" of its process ({replay} of it the replay buffer)"
+    words = [
+        f"{value} {name}{of_it if name == 'memory' and replay else ''}"
+        for name, value in same.items()
+        if name != "replay buffer" or "memory" not in same
+    ]
+    return ", ".join(words)
 
 
 def _time_line(expected: Forecast, *, measured: bool) -> str:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from revbis.agents.registry import OWN
+from revbis.agents.registry import OWN, resolve
 from revbis.cli.console import print_table, status_line
 from revbis.cli.interrupts import stop_signals
 from revbis.io import runtime
 from revbis.io.plugins import is_factory_name
-from revbis.io.text import format_duration, format_number, line_width, wrap
+from revbis.io.text import format_bytes, format_duration, format_number, line_width, wrap
 from revbis.runs.config import Config, RunSettings
+from revbis.runs.folder import CHECKPOINTS
 from revbis.runs.presets import preset_config
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def _train(config: Config, restart: bool) -> None:
         )
         return
     print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
-    print(f"in {config.directory}")
+    print(f"in {config.directory}", flush=True)
+    forewarn(config, new=restart or not (config.directory / CHECKPOINTS).exists())
     with stop_signals() as caught, status_line() as show:
         done = train(
             config,
@@ -117,6 +119,60 @@ def _train(config: Config, restart: bool) -> None:
         print(f"saved in {config.directory}; repeat the command to resume")
         sys.exit(128 + caught[0])
     _print_result(config)
+
+
+def forewarn(config: Config, *, new: bool) -> None:
+    """Says what a run of the paper's size will take, before it starts.
+
+    On a GPU that is memory; on a CPU it is the time, which is measured if the run is a new one.
+    """
+    from revbis.runs import preflight
+    from revbis.runs.trainer import resolve_device
+
+    if not new or config.preset != "paper":
+        return
+    preflight.check(config)
+    device = resolve_device(config.device)
+    if device == "cpu":
+        _warn_of_time(config)
+    if text := _gpu_text(config):
+        print(f"on a GPU: {text}" if device == "cpu" else text, file=sys.stderr, flush=True)
+
+
+def _warn_of_time(config: Config) -> None:
+    from revbis.sweep.measure import NotMeasuredError, measure_speed
+    from revbis.sweep.plan import seconds_left
+
+    text = "measuring how long the paper preset takes on this CPU, for at most 20 s ..."
+    print(text, file=sys.stderr, flush=True)
+    try:
+        seconds = seconds_left(config, 0, measure_speed(config))
+        takes = f"about {format_duration(seconds)} for {config.frames:,} frames"
+    except NotMeasuredError as problem:
+        takes = f"days or weeks ({problem})"
+    print(
+        f"revbis: warning: the paper preset is for a GPU; on this CPU the run takes {takes}. "
+        "--preset cpu has smaller images and networks; Ctrl-C ends this run, and saves it",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _gpu_text(config: Config) -> str | None:
+    """An estimate of the GPU's memory in a line; None for agents of which it is not known."""
+    from revbis.agents import make_agent
+    from revbis.runs.memory import ACTIONS, gpu_bytes
+
+    method, shape = config.method, config.observation_shape
+    if resolve(method).factory is not None or resolve(method).agent.requires is not None:
+        return None
+    agent = make_agent(method, config.agent.for_inference(), shape, ACTIONS, seed=0)
+    parts = gpu_bytes(config, agent)
+    if parts is None:
+        return None
+    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    total = format_bytes(sum(parts.values()))
+    return f"about {total} of GPU memory, an estimate that was not measured: {words}"
 
 
 def describe(status: Status, budget: int) -> str:
@@ -135,6 +191,8 @@ def describe(status: Status, budget: int) -> str:
     total = max(sum(status.seconds.values()), 1e-9)
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
+    if status.evaluating is not None:  # whose own time is counted at its end
+        split = []
     return " · ".join(parts) + (f"  [{' '.join(split)}]" if split else "")
 
 

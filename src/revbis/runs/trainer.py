@@ -22,6 +22,7 @@ from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.runs.evaluate import act, evaluate_splits, outcome
 from revbis.runs.folder import DIAGNOSIS, STATE
+from revbis.runs.memory import stored_records
 from revbis.runs.records import Averages, Progress, SavedEpisode, SavedState, Status
 from revbis.runs.seeds import Stream, derive_seed, episode_seeds
 
@@ -93,6 +94,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
         storage=config.replay_storage,
         directory=config.directory,
         one_step=config.agent.one_step,
+        expected=stored_records(config),
     )
 
 
