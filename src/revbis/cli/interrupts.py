@@ -57,8 +57,6 @@ def stop_signals() -> Iterator[list[int]]:
     """Collects SIGINT and SIGTERM for a clean exit; a second one ends the process immediately."""
     caught: list[int] = []
     handled: list[int] = []
-    told: list[int] = []
-    over = threading.Event()
 
     def handle(number: int, _: FrameType | None) -> None:
         handled.append(number)
@@ -67,32 +65,49 @@ def stop_signals() -> Iterator[list[int]]:
         if not caught:
             caught.append(number)
 
-    def hear(number: int) -> None:
-        told.append(number)
-        if len(told) > 1:
-            _leave_unless(over)
-            return
-        if not caught:
-            caught.append(number)
-        text = "finishing this step or episode, then saving; press Ctrl-C again to end now"
-        print(f"\nrevbis: {text}", file=sys.stderr, flush=True)
-
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, handle) for number in numbers}
     try:
-        with _listening(hear):
-            try:
-                yield caught
-            finally:
-                over.set()
+        with finishing("finishing this step or episode, then saving", caught):
+            yield caught
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
+def finishing(text: str, caught: list[int] | None = None) -> Iterator[None]:
+    """Within the context, the first signal leaves as much time as is needed, and prints why.
+
+    Args:
+        text: What the time is needed for.
+        caught: Where the first signal goes, too.
+    """
+    told: list[int] = []
+    over = threading.Event()
+
+    def hear(number: int) -> None:
+        told.append(number)
+        if len(told) > 1:
+            _leave_unless(over)
+            return
+        if caught is not None and not caught:
+            caught.append(number)
+        print(f"\nrevbis: {text}; press Ctrl-C again to end now", file=sys.stderr, flush=True)
+
+    with _listening(hear):
+        try:
+            yield
+        finally:
+            over.set()
+
+
+@contextmanager
 def _listening(hear: Callable[[int], None]) -> Iterator[None]:
     """Calls `hear` with every signal that has a handler, in a thread, when it arrives."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -73,7 +73,7 @@ def command(
     )
     plan = make_plan(chosen, out, backend, retry_failed=retry_failed)
     if dry_run or measure:
-        _print_plan(plan, measure)
+        print_plan(plan, measure=measure)
     else:
         sys.exit(run_and_show(plan))
 
@@ -95,7 +95,8 @@ def run_and_show(plan: Plan) -> int:
     return 0 if sweep.complete else 1
 
 
-def _print_plan(plan: Plan, measure: bool) -> None:
+def print_plan(plan: Plan, *, measure: bool) -> None:
+    """Prints a sweep's runs and what they will take; nothing is started."""
     plan.workers()  # refused before anything is measured
     speeds = _measure(plan) if measure else None
     expected = forecast(plan, speeds)
