@@ -22,7 +22,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revbis.cli.console import status_line, step_bar, stop_signals
+from revbis.cli.console import status_line, step_bar
+from revbis.cli.interrupts import stop_signals
 from revbis.cli.train import describe
 from revbis.io import runtime, schema
 from revbis.io.files import Record

@@ -24,9 +24,9 @@ from revbis.representation.offline import (
     source_of,
 )
 from revbis.runs.config import Config
+from revbis.runs.memory import memory_bytes
 from revbis.runs.run import open_run, train
 from revbis.runs.trainer import make_replay
-from revbis.sweep.plan import memory_bytes
 
 torch.set_num_threads(1)
 TINY = OfflineSettings(steps=3, episodes=2)

@@ -32,7 +32,7 @@ class Stop:
         self.place, self.asked, self.stepped = place, 0, False
 
     def report(self, status):
-        self.stepped = True
+        self.stepped = status.evaluating is None
 
     def __call__(self):
         stepped, self.stepped = self.stepped, False
@@ -80,6 +80,14 @@ def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(t
 
     assert not train(config, home=home, stop=stop)
     assert len(asked) == 2 and not read_records(config.directory / "eval.jsonl")
+
+
+def test_an_evaluation_is_reported_from_its_first_step(tmp_path):
+    config = tiny_config(tmp_path, **RUN | {"frames": 400})
+    seen = []
+    train(config, stop=Stop(5), report=lambda status: seen.append(status.evaluating))
+    assert list(dict.fromkeys(seen)) == [(number, 6) for number in range(1, 6)]
+    assert seen.index((2, 6)) > 2  # at every step, not once an episode
 
 
 def test_a_stop_before_the_yardsticks_leaves_the_evaluation_due(tmp_path):

@@ -174,3 +174,34 @@ def test_settings_from_words():
     for word, message in (("frames", "NAME=VALUE"), ("framse=1", "unknown framse")):
         with pytest.raises(ValueError, match=message):
             parse_settings([word])
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tasks: [a]\nmethods: [mico]\nseeds: 1\nseeds: 2\n", "seeds"),
+        ("tasks: [a]\nmethods: [mico]\nsettings: {frames: 1, frames: 2}\n", "frames"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path, text, key):
+    path = tmp_path / "grid.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"grid.yaml is not YAML: {key} is there twice"):
+        read_grid(str(path))
+
+
+def test_many_seeds_are_compared_once_each(monkeypatch):
+    """A thousand seeds cost no million comparisons."""
+    compared = []
+
+    class Seed(int):
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == int(other)
+
+        __hash__ = int.__hash__
+
+    seeds = tuple(map(Seed, range(1000)))
+    monkeypatch.setattr("revbis.sweep.grid.schema.validate_fields", lambda grid: None)
+    Grid(("dmc:cheetah_run",), ("drqv2",), seeds)
+    assert len(compared) < 10_000

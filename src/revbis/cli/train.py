@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from revbis.agents.registry import OWN
-from revbis.cli.console import print_table, status_line, stop_signals
+from revbis.agents.registry import OWN, resolve
+from revbis.cli.console import print_table, status_line
+from revbis.cli.interrupts import stop_signals
 from revbis.io import runtime
 from revbis.io.plugins import is_factory_name
-from revbis.io.text import format_duration, line_width, wrap
+from revbis.io.text import format_bytes, format_duration, format_number, line_width, wrap
 from revbis.runs.config import Config, RunSettings, check_effective
-from revbis.runs.folder import CONFIG, check_writable
+from revbis.runs.folder import CHECKPOINTS, CONFIG, check_writable
 from revbis.runs.presets import preset_config
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ def _train(config: Config, restart: bool, untrusted: Path | None) -> None:
         _print_finished(config)
         return
     print(f"{config.task} · {config.label} · {config.preset} · seed {config.seed}")
-    print(f"in {config.directory}, action repeat {config.action_repeat}")
+    print(f"in {config.directory}, action repeat {config.action_repeat}", flush=True)
+    forewarn(config, new=restart or not (config.directory / CHECKPOINTS).exists())
     with stop_signals() as caught, status_line() as show:
         done = train(
             config,
@@ -192,21 +194,79 @@ def _resuming(config: Config) -> str:
     return f"revbis train {shlex.quote(str(config.directory))}{trust}"
 
 
+def forewarn(config: Config, *, new: bool) -> None:
+    """Says what a run of the paper's size will take, before it starts.
+
+    On a GPU that is memory; on a CPU it is the time, which is measured if the run is a new one.
+    """
+    from revbis.runs import preflight
+    from revbis.runs.trainer import resolve_device
+
+    if not new or config.preset != "paper":
+        return
+    preflight.check(config)
+    device = resolve_device(config.device)
+    if device == "cpu":
+        _warn_of_time(config)
+    if text := _gpu_text(config):
+        print(f"on a GPU: {text}" if device == "cpu" else text, file=sys.stderr, flush=True)
+
+
+def _warn_of_time(config: Config) -> None:
+    from revbis.sweep.measure import NotMeasuredError, measure_speed
+    from revbis.sweep.plan import seconds_left
+
+    text = "measuring how long the paper preset takes on this CPU, for at most 20 s ..."
+    print(text, file=sys.stderr, flush=True)
+    try:
+        seconds = seconds_left(config, 0, measure_speed(config))
+        takes = f"about {format_duration(seconds)} for {config.frames:,} frames"
+    except NotMeasuredError as problem:
+        takes = f"days or weeks ({problem})"
+    print(
+        f"revbis: warning: the paper preset is for a GPU; on this CPU the run takes {takes}. "
+        "--preset cpu has smaller images and networks; Ctrl-C ends this run, and saves it",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _gpu_text(config: Config) -> str | None:
+    """An estimate of the GPU's memory in a line; None for agents of which it is not known."""
+    from revbis.agents import make_agent
+    from revbis.runs.memory import ACTIONS, gpu_bytes
+
+    method, shape = config.method, config.observation_shape
+    if resolve(method).factory is not None or resolve(method).agent.requires is not None:
+        return None
+    agent = make_agent(method, config.agent.for_inference(), shape, ACTIONS, seed=0)
+    parts = gpu_bytes(config, agent)
+    if parts is None:
+        return None
+    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    total = format_bytes(sum(parts.values()))
+    return f"about {total} of GPU memory, an estimate that was not measured: {words}"
+
+
 def describe(status: Status, budget: int) -> str:
     """A run's status in one line."""
     progress, rate = status.progress, max(status.frames_per_second, 1e-9)
     parts = [f"{progress.frames:,}/{budget:,} frames"]
     if progress.updates:  # until then the first evaluation is most of the time
         parts += [f"{rate:.0f}/s", f"{format_duration((budget - progress.frames) / rate)} left"]
+    if status.evaluating is not None:
+        parts.append("evaluating, episode {} of {}".format(*status.evaluating))
     if status.last_return is not None:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
         parts.append(f"eval {status.last_evaluation:.1f}")
-    parts += [f"{name} {value:.3f}" for name, value in status.agent.items()]
+    parts += [f"{name} {format_number(value)}" for name, value in status.agent.items()]
     total = max(sum(status.seconds.values()), 1e-9)
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
-    return " · ".join(parts) + "  [" + " ".join(split) + "]"
+    if status.evaluating is not None:  # whose own time is counted at its end
+        split = []
+    return " · ".join(parts) + (f"  [{' '.join(split)}]" if split else "")
 
 
 def _print_result(config: Config) -> None:
@@ -223,7 +283,8 @@ def _print_result(config: Config) -> None:
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
             **({"on training variants": _on_training(record)} if both else {}),
-            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            **columns
+            | {name: format_number(value) for name, value in agent_status(record).items()},
             "time": format_duration(record["seconds"]),
         }
         for record in records

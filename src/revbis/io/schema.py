@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 MOST = 10**12  # beyond any present machine
+_MOST_LISTED = 10  # names in a message that suggests one of them
 
 # Numbers of things.
 Count = Annotated[int, Meta(ge=1, le=MOST)]
@@ -290,7 +291,9 @@ def choice(value: str, options: Iterable[str], name: str) -> str:
 def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
     """The message for a value that is not one of the options."""
     names = list(options)
-    return f"{name} must be one of {', '.join(names)}, got {shown(value)}{nearest(value, names)}"
+    near = nearest(value, names)
+    known = f"{len(names)} names" if near and len(names) > _MOST_LISTED else ", ".join(names)
+    return f"{name} must be one of {known}, got {shown(value)}{near}"
 
 
 def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:

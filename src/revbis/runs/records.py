@@ -80,6 +80,7 @@ class Status:
         agent: The agent's status, such as the coefficient c.
         seconds: Seconds by phase.
         frames_per_second: Since this process started.
+        evaluating: Number of the evaluation episode that is played, and how many there are.
     """
 
     progress: Progress
@@ -88,6 +89,7 @@ class Status:
     agent: dict[str, float]
     seconds: dict[str, float]
     frames_per_second: float
+    evaluating: tuple[int, int] | None = None
 
 
 def agent_status(record: Mapping[str, Any]) -> dict[str, float]:

@@ -76,7 +76,7 @@ def train(
         config: The run; it determines the folder.
         stop: Called after every agent step and between evaluation episodes; if it returns True,
             the run is saved and stops.
-        report: Called after every agent step.
+        report: Called after every step; of an evaluation, the status has the episode's number.
         evaluated: Called after every evaluation, with its line of eval.jsonl.
         home: The run's folder, already claimed; claimed here if None.
         restart: Discard the run in the folder and start at frame 0; it is kept if the new one

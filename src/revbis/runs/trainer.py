@@ -22,6 +22,7 @@ from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.runs.evaluate import act, evaluate_splits, outcome
 from revbis.runs.folder import DIAGNOSIS, STATE
+from revbis.runs.memory import stored_records
 from revbis.runs.records import Averages, Progress, SavedEpisode, SavedState, Status
 from revbis.runs.seeds import Stream, derive_seed, episode_seeds
 
@@ -93,6 +94,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
         storage=config.replay_storage,
         directory=config.directory,
         one_step=config.agent.one_step,
+        expected=stored_records(config),
     )
 
 
@@ -200,7 +202,7 @@ class Trainer:
         self._start = (time.perf_counter(), progress.frames)
         saved_at = progress.frames
         while progress.frames < config.frames:
-            if self._evaluation_is_due() and not self._evaluate(stop):
+            if self._evaluation_is_due() and not self._evaluate(stop, report):
                 break
             self._step()
             if self._update_is_due():
@@ -215,15 +217,15 @@ class Trainer:
             if stop():
                 break
         else:
-            if not self._evaluation_is_due() or self._evaluate(stop):
+            if not self._evaluation_is_due() or self._evaluate(stop, report):
                 self.save()
                 return True
         self.save()
         saved()
         return False
 
-    def status(self) -> Status:
-        """The current status of the run."""
+    def status(self, evaluating: tuple[int, int] | None = None) -> Status:
+        """The current status of the run; in an evaluation, with the episode's number and count."""
         evaluations = self.records.evaluations
         start, frames = self._start
         elapsed = time.perf_counter() - start
@@ -234,6 +236,7 @@ class Trainer:
             agent=self._agent_status,
             seconds=self.clock.split(),
             frames_per_second=(self.progress.frames - frames) / elapsed,
+            evaluating=evaluating,
         )
 
     def save(self) -> None:
@@ -383,7 +386,7 @@ class Trainer:
         progress.updates += 1
         self._averages.add(metrics)
 
-    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+    def _evaluate(self, stop: Callable[[], bool], report: Callable[[Status], None]) -> bool:
         """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
         due = self._due_frame()
@@ -391,7 +394,9 @@ class Trainer:
             derive_seed(config.seed, Stream.EVALUATION, due, i) for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
-            episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
+            episodes = evaluate_splits(
+                self.agent, self.eval_envs, seeds, stop, lambda *at: report(self.status(at))
+            )
         measured = self._yardsticks_are_due()
         if episodes is None or (measured and stop()):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
@@ -54,7 +55,7 @@ class Grid:
             values = getattr(self, name)
             if not values:
                 raise ValueError(f"{name} is empty: a grid needs at least one")
-            double = sorted({str(value) for value in values if values.count(value) > 1})
+            double = sorted(str(value) for value, count in Counter(values).items() if count > 1)
             if double:
                 raise ValueError(f"{name} has {', '.join(double)} more than once")
         for method in self.methods:
@@ -199,9 +200,21 @@ def grid_from(values: object, name: str = "the grid") -> Grid:
         raise ValueError(f"{name}: {problem}") from None
 
 
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses a key that a mapping has twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        double = [key for key, count in Counter(keys).items() if count > 1]
+        if double:
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f"{double[0]} is there twice in the mapping at line {line}")
+        return super().construct_mapping(node, deep)
+
+
 def _load_yaml(text: str, name: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except RecursionError:
         raise ValueError(f"{name} is nested too deeply") from None
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as problem:
