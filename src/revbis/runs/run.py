@@ -373,7 +373,7 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
 def _without_checkpoint(folder: Path) -> str:
     """Why a run without checkpoints has none, and what to do."""
     if (folder / RESULT).exists():
-        return "is finished, but its checkpoints are gone; train it again with --restart"
+        return "is finished, but its checkpoints are not here; to train it again, pass --restart"
     return "has no checkpoint yet; train the run first"
 
 
