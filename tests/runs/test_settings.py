@@ -235,7 +235,7 @@ def test_files_of_killed_processes_are_removed(copy: Config) -> None:
 
 def test_a_finished_run_whose_checkpoints_are_gone(copy: Config) -> None:
     shutil.rmtree(copy.directory / "checkpoints")
-    with pytest.raises(ValueError, match="is finished, but its checkpoints are gone"):
+    with pytest.raises(ValueError, match="is finished, but its checkpoints are not here"):
         open_run(copy.directory)
 
 

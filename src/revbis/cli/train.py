@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another agent on a task.
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
-revbis train RUN                  resumes the run in a folder, with its own settings
-revbis train RUN --frames 200000  extends it
-revbis train --list               shows tasks, methods and presets
 
-Ctrl-C saves first; repeating the command resumes, too. Defaults are those of the preset, which is
-cpu by default. With other settings, --name NAME keeps a run beside the others."""
+revbis train RUN resumes the run in a folder, with its own settings; Ctrl-C saves first.
+
+revbis train RUN --frames 200000 extends it.
+
+revbis train --list shows tasks, methods and presets. Defaults are those of the preset, which is cpu
+by default. With other settings, --name NAME keeps a run beside the others."""
 # What a run's folder stands for: it cannot be changed when the folder is given.
 _OF_FOLDER = ("task", "method", "objective", "agent", "preset", "seed", "name", "out")
 

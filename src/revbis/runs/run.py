@@ -29,7 +29,7 @@ from revbis.io.runtime import use_threads
 from revbis.io.schema import AboutFile
 from revbis.runs import preflight
 from revbis.runs.checkpoint import Checkpoints, DamagedError, read_agent, read_state
-from revbis.runs.config import Config
+from revbis.runs.config import Change, Config
 from revbis.runs.folder import (
     ABOUT,
     ATTEMPTS,
@@ -95,10 +95,12 @@ def train(
     folder = config.directory
     check_writable(folder)
     if not restart:
-        _check_settings(config)
+        changed = _check_settings(config)
         if finished(config):
             _restore_evaluations(folder)
             return True
+        for change in changed:
+            _LOG.warning("%s", change)
     preflight.check(config)
     device = resolve_device(config.device)
     use_threads(config.threads)
@@ -123,8 +125,8 @@ def train(
         raise
 
 
-def _check_settings(config: Config) -> None:
-    """Refuses other settings than those of the run in the folder, and says what has changed."""
+def _check_settings(config: Config) -> list[Change]:
+    """Refuses other settings than those of the run in the folder; returns what else has changed."""
     folder = config.directory
     before = read_config(folder)
     if before is None and (folder / CHECKPOINTS).exists():
@@ -134,10 +136,8 @@ def _check_settings(config: Config) -> None:
             folder,
             CONFIG,
         )
-    if before is not None:
-        for change in preflight.check_unchanged(before, config, folder):
-            if change.name != "out":  # the folder has moved
-                _LOG.warning("%s", change)
+    changed = [] if before is None else preflight.check_unchanged(before, config, folder)
+    return [each for each in changed if each.name != "out"]  # the folder may have moved
 
 
 def _start(
@@ -417,7 +417,7 @@ def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
 def _without_checkpoint(folder: Path) -> str:
     """Why a run without checkpoints has none, and what to do."""
     if (folder / RESULT).exists():
-        return "is finished, but its checkpoints are gone; train it again with --restart"
+        return "is finished, but its checkpoints are not here; to train it again, pass --restart"
     return "has no checkpoint yet; train the run first"
 
 
