@@ -70,6 +70,24 @@ def test_it_is_refused_in_one_line(command, values, named, forged, capsys):
     assert "--trust" in error and error.count("\n") == 0
 
 
+@pytest.mark.parametrize("values", [{"task": "evil:f"}, {"method": "agent:evil:f"}])
+def test_resuming_a_folder_imports_nothing(values, forged, own, capsys, tmp_path):
+    config = Config.from_dict(own.as_dict() | values)
+    folder = tmp_path / config.directory.relative_to(own.out)
+    folder.parent.mkdir(parents=True)
+    shutil.move(forged(**values), folder)
+    assert "names code of its author's, " in fails(capsys, "train", str(folder))
+    assert "--trust is for the folder of a run" in fails(
+        capsys, "train", "--task", "dmc:cartpole_balance", "--trust"
+    )
+
+
+def test_resuming_a_trusted_folder(own, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    main(["train", str(own.directory), "--trust"])
+    assert "is finished: it has 200 frames" in capsys.readouterr().out
+
+
 def test_an_export_does_not_import_the_task(forged, capsys):
     run = forged(task="evil:f", method="drqv2")
     assert "names code of its author's, evil:f," in fails(capsys, "export", run)
