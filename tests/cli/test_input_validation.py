@@ -158,7 +158,7 @@ MISTAKES = [
     (f"{TRAIN} --method simsr-re", "did you mean 'simsr-rev'"),
     (f"{TRAIN} --fames 1", "did you mean --frames"),
     (f"{TRAIN} --device cuda:7", "device cuda:7 cannot be used"),
-    (f"{WALK} --explore-steps 15000", "before the first update: --explore-steps 15,000"),
+    (f"{WALK} --explore-steps 60000", "before the first update: --explore-steps 60,000"),
     (f"{WALK} --strides 2 2 1 x", "--strides: must be whole numbers, got ['2',"),
     (f"{WALK} --strides 5", "'--strides'. Expected 4 values"),
     (f"{WALK} --normalisation maybe", "invalid choice 'maybe' for argument"),

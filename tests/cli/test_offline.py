@@ -140,7 +140,14 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
     shutil.rmtree(here / "bare" / "checkpoints" / "replay")
     refused("is missing or truncated", "offline", "--replay", "bare", "--methods", "simsr")
     shutil.rmtree(here / "bare" / "checkpoints")
-    refused("bare has no checkpoint yet", "offline", "--replay", "bare", "--methods", "simsr")
+    refused(
+        "bare is finished, but its checkpoints are",
+        "offline",
+        "--replay",
+        "bare",
+        "--methods",
+        "simsr",
+    )
     assert not (here / "revbis-offline").exists()
 
 
