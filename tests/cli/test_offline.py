@@ -146,7 +146,13 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
     )
     shutil.rmtree(here / "bare" / "checkpoints")
     refused(
-        "bare has no checkpoint yet", "offline", "--trust", "--replay", "bare", "--methods", "simsr"
+        "bare is finished, but its checkpoints are",
+        "offline",
+        "--trust",
+        "--replay",
+        "bare",
+        "--methods",
+        "simsr",
     )
     assert not (here / "revbis-offline").exists()
 
