@@ -74,6 +74,20 @@ browser:
 clean:
 	rm -rf $(VENV) demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
+# An interpreter that was asked for is used, or refused: no other one takes its place.
+ifneq ($(PYTHON),)
+VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+ASKED := $(shell $(PYTHON) -c '$(VERSION)' 2>/dev/null)
+ifeq ($(filter 3.11 3.12,$(ASKED)),)
+$(error PYTHON=$(PYTHON) cannot be used: revbis requires Python 3.11 or 3.12, and this $(if $(ASKED),is $(ASKED),does not run))
+endif
+ifneq ($(wildcard $(BIN)/python),)
+ifneq ($(shell $(BIN)/python -c '$(VERSION)' 2>/dev/null),$(ASKED))
+$(error PYTHON=$(PYTHON) is Python $(ASKED), but $(VENV) was made with another: run make clean first)
+endif
+endif
+endif
+
 # The environment is created once and updated when the requirements change. PYTHON=... selects the interpreter.
 $(STAMP): pyproject.toml constraints.txt
 	@python=; for candidate in $(PYTHON) python3.11 python3.12 python3 python; do \

@@ -290,7 +290,7 @@ def update(
 
     config = preset_config(preset, "dmc:cheetah_run", method)
     about = {"mode": mode, "precision": precision}
-    about = {name: value for name, value in about.items() if name in config.as_dict()}
+    about = {name: value for name, value in about.items() if name in config.effective()}
     settings = config.with_settings(batch_size=batch or config.agent.batch_size, **about).agent
     side, stack = pixels or config.pixels, config.frame_stack
     agent = make_agent(method, settings, (stack * COLOURS, side, side), ACTIONS, seed=0)

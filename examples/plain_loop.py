@@ -1,4 +1,4 @@
-"""A plain PyTorch training loop with simsr-rev: learns the value of a random policy on Pendulum.
+"""A plain PyTorch loop with simsr-rev-full: learns the value of a random policy on Pendulum.
 
 The encoder is trained by temporal differences and by the objective together.
 Run it: python examples/plain_loop.py
@@ -26,27 +26,27 @@ def collect(count: int, seed: int) -> list[torch.Tensor]:
     return [torch.from_numpy(np.array(x, dtype=np.float32)) for x in zip(*rows, strict=True)]
 
 
-def train(steps: int, seed: int = 0) -> list[dict[str, float]]:
+def random_policy(s: torch.Tensor) -> torch.Tensor:
+    return 4 * torch.rand(len(s), 1) - 2
+
+
+def train(steps: int, seed: int = 0, method: str = "simsr-rev-full") -> list[dict[str, float]]:
     torch.manual_seed(seed)
     s, a, r, s2 = collect(5000, seed)
     encoder = nn.Sequential(nn.Linear(3, 128), nn.ReLU(), nn.Linear(128, LATENT))
     value = nn.Sequential(nn.Linear(LATENT, 128), nn.ReLU(), nn.Linear(128, 1))
-    objective = objectives.make_objective("simsr-rev", LATENT, action_dim=1, hidden=128)
-    trained = [*encoder.parameters(), *value.parameters(), *objective.representation_parameters()]
+    objective = objectives.make_objective(method, LATENT, action_dim=1, hidden=128)
+    trained = [*encoder.parameters(), *value.parameters(), *objective.parameters()]
     optimiser = torch.optim.Adam(trained, lr=1e-3)
-    coefficient_optimiser = torch.optim.Adam(objective.coefficient_parameters(), lr=1e-3)
     discount, log = torch.full((BATCH,), GAMMA), []
     for step in range(steps):
         rows = torch.randint(len(s), (BATCH,))
         z, next_z = encoder(s[rows]), encoder(s2[rows])
         td_error = value(z) - (r[rows] + GAMMA * value(next_z).detach())
-        out = objective(z, a[rows], r[rows], discount, next_z)
+        out = objective(z, a[rows], r[rows], discount, next_z, policy=random_policy)
         optimiser.zero_grad()
-        (td_error.square().mean() + out.representation_loss).backward()
+        (td_error.square().mean() + out.loss).backward()
         optimiser.step()
-        coefficient_optimiser.zero_grad()
-        out.coefficient_loss.backward()
-        coefficient_optimiser.step()
         if step % 100 == 99:
             row = {name: float(x) for name, x in out.metrics.items()}
             log.append(row | {"step": step + 1, "td_error": float(td_error.detach().abs().mean())})

@@ -1,6 +1,6 @@
-"""Stable-Baselines3's SAC with simsr-rev: the critic's features are also trained by the objective.
+"""Stable-Baselines3's SAC with an objective that also trains the critic's features.
 
-Run it: python examples/stable_baselines3_sac.py --steps 5000
+Run it: python examples/stable_baselines3_sac.py --steps 5000 --objective simsr-rev-full
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Encoder(BaseFeaturesExtractor):
 class BisimulationSAC(SAC):
     """SAC whose every training step is followed by one step of a bisimulation objective."""
 
-    def __init__(self, *args: Any, objective: str = "simsr-rev", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, objective: str = "simsr-rev-full", **kwargs: Any) -> None:
         kwargs.setdefault("policy_kwargs", {"features_extractor_class": Encoder})
         self.objective_name = objective
         super().__init__(*args, **kwargs)
@@ -42,10 +42,8 @@ class BisimulationSAC(SAC):
         actions = self.action_space.shape[0]
         self.objective = make_objective(self.objective_name, LATENT, actions).to(self.device)
         encoder = self.critic.features_extractor.parameters()
-        heads = self.objective.representation_parameters()
-        self.objective_optimiser = torch.optim.Adam([*encoder, *heads], lr=1e-4)
-        raw_c = list(self.objective.coefficient_parameters())
-        self.coefficient_optimiser = torch.optim.Adam(raw_c, lr=1e-4) if raw_c else None
+        trained = [*encoder, *self.objective.parameters()]
+        self.objective_optimiser = torch.optim.Adam(trained, lr=1e-4)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         super().train(gradient_steps, batch_size)
@@ -58,27 +56,26 @@ class BisimulationSAC(SAC):
                 batch.rewards,
                 self.gamma * (1 - batch.dones),
                 encoder(batch.next_observations),
+                policy=self.actor,
+                states=(batch.observations, batch.next_observations),
             )
             self.objective_optimiser.zero_grad()
-            out.representation_loss.backward()
+            out.loss.backward()
             self.objective_optimiser.step()
-            if out.coefficient_loss is not None:
-                self.coefficient_optimiser.zero_grad()
-                out.coefficient_loss.backward()
-                self.coefficient_optimiser.step()
         for name, value in out.metrics.items():
             self.logger.record(f"objective/{name}", float(value))
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         states, tensors = super()._get_torch_save_params()
-        own = ["objective", "objective_optimiser", "coefficient_optimiser"]
-        return [*states, *(name for name in own if getattr(self, name) is not None)], tensors
+        return [*states, "objective", "objective_optimiser"], tensors
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--objective", default="simsr-rev-full")
     given = parser.parse_args()
     runtime.prepare(threads=1)  # networks this small gain nothing from more threads
-    BisimulationSAC("MlpPolicy", given.env, verbose=1).learn(given.steps, log_interval=4)
+    agent = BisimulationSAC("MlpPolicy", given.env, objective=given.objective, verbose=1)
+    agent.learn(given.steps, log_interval=4)

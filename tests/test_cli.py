@@ -47,10 +47,11 @@ def test_solves_the_toy_as_the_readme_says(tmp_path: Path, capsys) -> None:
     assert Path(f"{path}.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", ["toy-printed", "grid", "rooms", "garnet", "delay"])
+@pytest.mark.parametrize("name", ["toy-printed", "coins", "grid", "rooms", "garnet", "delay"])
 def test_every_example_and_metric(name: str, tmp_path: Path, capsys) -> None:
-    size = [] if name == "toy-printed" else ["--size", "6e0"]
-    mdp = name if name == "toy-printed" else f"{name}-6"
+    fixed = name in ("toy-printed", "coins")
+    size = [] if fixed else ["--size", "6e0"]
+    mdp = name if fixed else f"{name}-6"
     words, metrics = ["--metric", "all"], list(tabular.METRICS)
     if name != "grid":
         words, metrics = [], ["revised"]

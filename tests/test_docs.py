@@ -76,6 +76,12 @@ def test_every_method_has_one_page() -> None:
     assert sorted(names) == sorted(OBJECTIVES)
 
 
+def test_the_reference_of_objectives_begins_with_how_to_make_one() -> None:
+    text = (DOCS / "reference" / "objectives.md").read_text()
+    first = re.search(r"auto\w+:: (\S+)", text)
+    assert first is not None and first[1] == "revbis.objectives.make_objective"
+
+
 def test_every_agent_has_a_page() -> None:
     from revbis.agents.registry import OWN, agents
 

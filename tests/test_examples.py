@@ -33,6 +33,11 @@ def test_the_plain_loop_learns_both_losses() -> None:
     assert len(code) < 60
 
 
+@pytest.mark.parametrize("method", ["simsr", "mico-rev-pairs"])
+def test_the_plain_loop_takes_other_methods(method: str) -> None:
+    assert "representation_loss" in load("plain_loop").train(steps=100, method=method)[0]
+
+
 def test_the_own_objective_learns_its_metric() -> None:
     result = load("own_objective").compare(steps=200, size=5)
     assert (result.metric, result.psi) == ("revised", None)
@@ -82,7 +87,10 @@ def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> Non
     assert asked == [1]
 
 
-@pytest.mark.parametrize("objective", ["simsr-rev", "mico", "dbc"])
+EACH_KIND = ["simsr", "mico-rev", "simsr-rev-full", "simsr-rev-pairs", "dbc", "deepmdp"]
+
+
+@pytest.mark.parametrize("objective", EACH_KIND)
 def test_sb3_agent_trains_its_encoder_with_the_objective(objective: str, tmp_path: Path) -> None:
     module = load("stable_baselines3_sac")
     agent = module.BisimulationSAC(

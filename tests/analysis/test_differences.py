@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -297,12 +298,25 @@ def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--baseline must be one of drqv2, simsr, got 'drqv3'; did you mean 'drqv2'?" in error
     assert not (tmp_path / "page").exists()
     main([*words, "drqv2"])
-    assert "open " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "final scores minus those of drqv2" in printed and "open " in printed
+    assert re.search(r"^simsr, cheetah_run \(return\) +\+200 \[\+70, \+330\] ", printed, re.M)
     names = {path.name for path in (tmp_path / "page").iterdir()}
     assert names == {
         "index.html",
         *(f"differences.{kind}" for kind in ("csv", "png", "svg", "pdf")),
     }
+
+
+def test_with_two_seeds_no_interval_is_printed(tmp_path: Path, capsys) -> None:
+    scores = {(CHEETAH, "drqv2"): [1.0, 2.0], (CHEETAH, "simsr"): [3.0, 5.0]}
+    study_of(tmp_path / "runs", scores)
+    main(["report", str(tmp_path / "runs"), "-o", str(tmp_path / "page"), "--baseline", "drqv2"])
+    printed = capsys.readouterr().out
+    assert "+2.5 (no interval: 2 seeds)" in printed.replace("+2.50", "+2.5")
+    alone = ["report", str(tmp_path / "runs/cpu/dmc-cheetah_run/drqv2")]
+    main([*alone, "-o", str(tmp_path / "alone"), "--baseline", "drqv2"])
+    assert "nothing is compared: no method has a score" in capsys.readouterr().out
 
 
 def test_a_baseline_that_has_no_score_yet_is_why_nothing_is_pooled(tmp_path: Path) -> None:

@@ -390,7 +390,7 @@ def test_where_the_page_goes(
     )  # no checkpoint, so no video: warned of, and the page is there
     printed = capsys.readouterr()
     assert f"open {folders[0]}/page/index.html" in printed.out
-    assert "no episode.mp4: " in printed.err and "has no checkpoint yet" in printed.err
+    assert "no episode.mp4: " in printed.err and "its checkpoints are not here" in printed.err
     assert "seed 1" in Page(folders[0] / "page" / "index.html").text
 
 

@@ -131,3 +131,11 @@ def test_seeds_agree_after_one_was_resumed_with_another_interval(tmp_path: Path)
     assert scores.mean(axis=0).tolist() == [0.0, 2.0, 4.0, 6.0]
     scores = group_scores(group, "final", 20_000)
     assert scores is not None and scores.values.tolist() == [4.0, 8.0] and scores.short == ()
+
+
+def test_the_untrained_agent_has_no_best_score(tmp_path: Path) -> None:
+    write_run(tmp_path, {0: 9.0, 10: 2.0, 20: 3.0}, frames=20)
+    (group,) = read_study([tmp_path]).groups
+    best = group_scores(group, "best", 20)
+    assert best is not None and best.values.tolist() == [3.0]
+    assert group_scores(group, "best", 5) is None

@@ -54,13 +54,13 @@ def test_the_command_writes_table_records_pictures_and_page(tmp_path: Path, caps
 def test_finished_cells_are_reused(tmp_path: Path, capsys, monkeypatch) -> None:
     words = ["exactness", "--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
     main([*words, "--methods", "simsr"])
-    first = (tmp_path / "exactness.csv").read_bytes()
     main([*words, "--methods", "simsr", "energy"])
     assert "1 of 2 cells are there already" in capsys.readouterr().out
     assert [row["method"] for row in rows_of(tmp_path)] == ["energy", "simsr"]
     monkeypatch.setattr("revbis.representation.workers.run_all", None)  # nothing is run
+    both = (tmp_path / "exactness.csv").read_bytes()
     main([*words, "--methods", "simsr"])
-    assert (tmp_path / "exactness.csv").read_bytes() == first
+    assert (tmp_path / "exactness.csv").read_bytes() == both  # those of energy are kept
 
 
 def test_another_learning_rate_is_another_result(tmp_path: Path, capsys) -> None:
@@ -88,6 +88,20 @@ def test_the_command_takes_an_own_objective(tmp_path: Path, capsys) -> None:
     assert (row["method"], row["metric"], row["claims"]) == (f"{OWN}:make", "revised", "behaviour")
     main(["exactness", "--methods", "simsr", *words, "--out", str(tmp_path)])
     assert [row["method"] for row in rows_of(tmp_path)] == ["simsr", f"{OWN}:make"]
+
+
+def test_results_of_other_methods_are_kept(tmp_path: Path, capsys) -> None:
+    words = ["exactness", "--scenarios", "rooms", "--seeds", "1", *SMALL, "--out", str(tmp_path)]
+    main([*words, "--methods", "simsr"])
+    main([*words, "--objective", f"{OWN}:make"])
+    assert [row["method"] for row in rows_of(tmp_path)] == ["simsr", f"{OWN}:make"]
+    page = (tmp_path / "index.html").read_text()
+    assert "simsr" in page and f"{OWN}:make" in page
+    main([*words, "--methods", "mico", "--gamma", "0.5"])  # nothing else is like this
+    assert [row["method"] for row in rows_of(tmp_path)] == ["mico"]
+    main([*words, "--methods", "mico"])  # nor is the file that defines make imported for it
+    assert [row["method"] for row in rows_of(tmp_path)] == ["mico", "simsr", f"{OWN}:make"]
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

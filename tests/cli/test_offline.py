@@ -24,9 +24,9 @@ from revbis.representation.offline import (
     source_of,
 )
 from revbis.runs.config import Config
+from revbis.runs.memory import memory_bytes
 from revbis.runs.run import open_run, train
 from revbis.runs.trainer import make_replay
-from revbis.sweep.plan import memory_bytes
 
 torch.set_num_threads(1)
 TINY = OfflineSettings(steps=3, episodes=2)
@@ -55,7 +55,7 @@ def run_cells(cells, out: Path) -> None:
 
 def words(run: Config, *more: str) -> list[str]:
     always = ["--steps", "3", "--episodes", "2", "--workers", "1"]
-    return ["offline", "--replay", str(run.directory), *always, *more]
+    return ["offline", "--trust", "--replay", str(run.directory), *always, *more]
 
 
 def test_a_table_a_csv_and_cells_that_are_kept(
@@ -80,7 +80,7 @@ def test_a_table_a_csv_and_cells_that_are_kept(
 
 
 def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
-    cells = plan(run.directory, ["simsr", "dbc"], 2, TINY)
+    cells = plan(run.directory, ["simsr", "dbc"], 2, TINY, trust=True)
     run_cells(cells, here / "all")
     results = [read_cell(cell, here / "all") for cell in cells]
     assert results[0] != results[2]  # another seed
@@ -91,7 +91,7 @@ def test_a_result_depends_on_its_cell_alone(run: Config, here: Path) -> None:
 
 def test_numbers_change_with_a_version_of_the_benchmark(run: Config, here: Path) -> None:
     """Whoever changes one raises the version of the benchmark, and adds the new numbers."""
-    (cell,) = plan(run.directory, ["simsr-rev-full"], 1, TINY)
+    (cell,) = plan(run.directory, ["simsr-rev-full"], 1, TINY, trust=True)
     run_cell(here, cell, lambda _: None)
     row = read_cell(cell, here)
     found = [row[name] for name in ("phi_denoising_ood", "phi_effective_rank")]
@@ -100,7 +100,7 @@ def test_numbers_change_with_a_version_of_the_benchmark(run: Config, here: Path)
 
 def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> None:
     before = {path: path.read_bytes() for path in run.directory.rglob("*") if path.is_file()}
-    source = ReplaySource(run.directory)
+    source = ReplaySource(run.directory, trust=True)
     training = OfflineTraining(source, "simsr", 0)
     start = {k: v.clone() for k, v in training._parts.encoder.state_dict().items()}
     actor = training._parts.policy.state_dict()["layers.0.weight"].clone()
@@ -112,7 +112,10 @@ def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> No
 
 
 def test_policy_actions_are_those_of_the_trained_actor(run: Config) -> None:
-    source, (_, agent) = ReplaySource(run.directory), open_run(run.directory)
+    source, (_, agent) = (
+        ReplaySource(run.directory, trust=True),
+        open_run(run.directory, trust=True),
+    )
     seen = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     source._agent.deviation = lambda step: 0.0  # type: ignore[union-attr]
     actions = source.policy_actions(torch.from_numpy(seen), torch.Generator())
@@ -121,7 +124,7 @@ def test_policy_actions_are_those_of_the_trained_actor(run: Config) -> None:
 
 
 def test_the_replay_buffer_is_the_runs_and_drawn_by_the_seed(run: Config) -> None:
-    source = ReplaySource(run.directory)
+    source = ReplaySource(run.directory, trust=True)
     first, same, other = (source.replay(seed, one_step=True).sample(8) for seed in (1, 1, 2))
     assert torch.equal(first.obs, same.obs) and not torch.equal(first.obs, other.obs)
     assert first.one_step is not None
@@ -138,14 +141,18 @@ def test_mistakes_get_one_line(run: Config, here: Path, capsys) -> None:
     refused("--episodes must be at least 2", *words(run, "--episodes", "1"))
     shutil.copytree(run.directory, here / "bare")
     shutil.rmtree(here / "bare" / "checkpoints" / "replay")
-    refused("is missing or truncated", "offline", "--replay", "bare", "--methods", "simsr")
+    refused(
+        "is missing or truncated", "offline", "--trust", "--replay", "bare", "--methods", "simsr"
+    )
     shutil.rmtree(here / "bare" / "checkpoints")
-    refused("bare has no checkpoint yet", "offline", "--replay", "bare", "--methods", "simsr")
+    refused(
+        "bare has no checkpoint yet", "offline", "--trust", "--replay", "bare", "--methods", "simsr"
+    )
     assert not (here / "revbis-offline").exists()
 
 
 def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None:
-    source = ReplaySource(run.directory)
+    source = ReplaySource(run.directory, trust=True)
     large = source.config.with_settings(batch_size=500)
     monkeypatch.setattr(source, "config", large)
     with pytest.raises(ValueError, match=r"transitions, fewer than a batch of 500; train the run"):
@@ -153,7 +160,7 @@ def test_a_buffer_that_is_too_small_is_refused(run: Config, monkeypatch) -> None
 
 
 def test_policies_that_cannot_act_in_batches_are_refused(run: Config, monkeypatch) -> None:
-    source = ReplaySource(run.directory)
+    source = ReplaySource(run.directory, trust=True)
     monkeypatch.setattr(source, "_agent", object())
     OfflineTraining(source, "simsr", 0)
     with pytest.raises(ValueError, match="simsr-rev-full needs actions of the run's policy"):
@@ -164,19 +171,19 @@ def test_without_names_what_the_run_cannot_train_is_left_out(
     run: Config, monkeypatch, caplog
 ) -> None:
     monkeypatch.setattr(ReplaySource, "acts_in_batches", False)
-    planned = {cell.method for cell in plan(run.directory, [], 1, TINY)}
+    planned = {cell.method for cell in plan(run.directory, [], 1, TINY, trust=True)}
     assert {"simsr", "simsr-rev", "zp"} < planned and "simsr-rev-full" not in planned
     [said] = caplog.messages
     assert said.startswith("left out, as they need actions") and "simsr-rev-full" in said
     with pytest.raises(ValueError, match="name others with --methods"):
-        plan(run.directory, ["simsr", "simsr-rev-full"], 1, TINY)
+        plan(run.directory, ["simsr", "simsr-rev-full"], 1, TINY, trust=True)
 
 
 def test_a_large_ring_takes_the_memory_of_its_records(here: Path) -> None:
     settings = {"task": "tests.runs:Walk", "observation": "state", "frames": 200}
     config = tiny_config(here, **settings, replay_capacity=10_000, replay_storage="disk")
     assert train(config)
-    source = ReplaySource(config.directory)
+    source = ReplaySource(config.directory, trust=True)
     small = source.replay(1, one_step=False)
     assert small.state()["settings"]["capacity"] == small.written < 10_000
     whole = make_replay(config, source._env)
@@ -189,7 +196,7 @@ def test_a_large_ring_takes_the_memory_of_its_records(here: Path) -> None:
 
 def test_a_run_that_has_gone_on_is_refused(run: Config) -> None:
     with pytest.raises(ValueError, match="has a newer checkpoint by now; repeat the command"):
-        source_of(run.directory, "another")
+        source_of(run.directory, "another", True)
 
 
 def test_without_a_run_finished_cells_are_shown(run: Config, here: Path, capsys) -> None:
@@ -240,5 +247,5 @@ def test_as_many_processes_as_fit_into_memory(
     monkeypatch.setattr("revbis.representation.workers.usable_cores", lambda: 3)
     asked = []
     monkeypatch.setattr("revbis.cli.offline._run", lambda *args: asked.append(args[2]))
-    main(["offline", "--replay", str(run.directory), "--methods", "simsr"])
+    main(["offline", "--trust", "--replay", str(run.directory), "--methods", "simsr"])
     assert asked == [expected]

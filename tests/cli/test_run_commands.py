@@ -11,14 +11,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.cli import fails
 from tests.runs import flags, tiny_config
 
 from revbis.cli import main
-from revbis.cli.train import describe
+from revbis.cli.train import describe, forewarn
+from revbis.io.text import format_duration
 from revbis.representation.neighbours import find_neighbours
 from revbis.runs.config import Config
+from revbis.runs.presets import preset_config
 from revbis.runs.records import Progress, Status
 from revbis.runs.run import open_run, resolve_device, train
+from revbis.sweep.measure import NotMeasuredError
+from revbis.sweep.plan import Speed
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.env("dmc")
@@ -152,6 +157,15 @@ def test_report_without_its_video(
     assert "data:image/png;base64" in page and "data:video" not in page
 
 
+def test_report_of_one_run_without_videos(run: Config, tmp_path: Path, capsys) -> None:
+    words = ["report", str(run.directory), "-o", str(tmp_path)]
+    main([*words, "--no-videos"])
+    page = (tmp_path / "index.html").read_text()
+    assert "data:video" not in page and "data:image/png" not in page
+    assert not (tmp_path / "media").exists()
+    assert "contradict each other" in fails(capsys, *words, "--videos", "--no-videos")
+
+
 def test_report_on_several_runs_draws_no_video_unless_asked(
     run: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,8 +204,42 @@ def test_the_live_line() -> None:
     )
     first = replace(status, progress=Progress(frames=4), last_return=None, agent={})
     assert describe(first, 1000) == "4/1,000 frames · eval 56.8  [update 75% environment 25%]"
+    playing = replace(first, last_evaluation=None, evaluating=(3, 10))
+    assert describe(playing, 1000) == "4/1,000 frames · evaluating, episode 3 of 10"
 
 
 def test_devices() -> None:
     assert resolve_device("cpu") == "cpu"
     assert resolve_device("auto") in ("cpu", "cuda", "mps")
+
+
+def test_the_paper_preset_on_a_cpu_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """500,000 steps of 10 ms, 10 ms for each action and 40 ms for an update every two steps."""
+    config = preset_config("paper", "dmc:cheetah_run").with_settings(device="cpu")
+    speed = Speed(step=0.01, act=0.01, update=0.04)
+    monkeypatch.setattr("revbis.sweep.measure.measure_speed", lambda config: speed)
+    forewarn(config, new=True)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("measuring how long the paper preset takes on this CPU, for at most")
+    random = config.agent.explore_steps
+    seconds = 500_000 * 0.01 + (500_000 - random) * (0.01 + 0.04 / config.update_every)
+    assert f"takes about {format_duration(seconds)} for 1,000,000 frames" in said[1]
+    assert (
+        said[2].startswith("on a GPU: about 4.") and "an estimate that was not measured" in said[2]
+    )
+    forewarn(config, new=False)  # a run that goes on has its own speed
+    forewarn(preset_config("cpu", "dmc:cheetah_run"), new=True)
+    assert not capsys.readouterr().err
+
+
+def test_a_speed_that_cannot_be_measured_is_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(config: Config) -> Speed:
+        raise NotMeasuredError("18 s are too short on this machine now")
+
+    monkeypatch.setattr("revbis.sweep.measure.measure_speed", fail)
+    forewarn(preset_config("paper", "dmc:cheetah_run").with_settings(device="cpu"), new=True)
+    assert "takes days or weeks (18 s are too short" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`revbis tabular values` and `aggregate`; the tests of `solve` and `bounds` are in test_cli.py."""
+"""`revbis tabular values`, `aggregate` and `horizons`; `solve` and `bounds` are in test_cli.py."""
 
 import csv
 from pathlib import Path
@@ -120,7 +120,46 @@ def test_aggregate_by_all_metrics_leaves_out_the_lax_one(tmp_path: Path, capsys)
     }
 
 
-@pytest.mark.parametrize("command", ["solve", "values", "aggregate", "bounds"])
+def test_horizons_reads_every_discount_from_one_solve(tmp_path: Path, capsys) -> None:
+    words = ["--size", "5", "--gammas", "0.5", "0.9", "--out", str(tmp_path)]
+    main(["tabular", "horizons", "--example", "rooms", *words])
+    printed = capsys.readouterr().out
+    assert "solved once" in printed and "mean |ΔV|" in printed
+    name = "rooms-5-revised-horizons-gamma-0.5-0.9"
+    assert f"{name} (.npz, .png)" in printed
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    mdp, policy = tabular.examples.four_rooms(5)
+    with np.load(tmp_path / f"{name}.npz", allow_pickle=False) as file:
+        assert file["discounts"].tolist() == [0.5, 0.9] and not file["weighted"]
+        for gamma, matrix, bound in zip(*(file[x] for x in _HORIZONS), strict=True):
+            exact = tabular.revised(mdp, policy, gamma)
+            assert np.abs(matrix - exact.matrix()).max() <= bound + exact.error_bound <= 2e-6
+    main(["tabular", "horizons", "--example", "toy", "--weighted", *words[2:]])
+    assert "mean (1−c)|ΔV|" in capsys.readouterr().out
+    with np.load(tmp_path / "toy-revised-horizons-c-0.5-0.9.npz", allow_pickle=False) as file:
+        exact = tabular.revised(*tabular.examples.toy(), 0.9, c=0.5)
+        assert np.abs(file["matrices"][0] - exact.matrix()).max() <= 2e-6
+
+
+_HORIZONS = ("discounts", "matrices", "error_bounds")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--gammas", "0.5", "1"], "--gammas[1] must be"),
+        (["--gammas", "0.5", "--origin", "104"], "--origin must be a state, 0 to 103, got 104"),
+    ],
+)
+def test_horizons_refuses_what_it_cannot_show(flags, message, tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["tabular", "horizons", "--example", "rooms", *flags, "--out", str(tmp_path / "x")])
+    assert stop.value.code not in (0, None)
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("command", ["solve", "values", "aggregate", "bounds", "horizons"])
 def test_help_teaches(command: str, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stop:
@@ -129,10 +168,14 @@ def test_help_teaches(command: str, capsys, monkeypatch) -> None:
     printed = capsys.readouterr().out
     assert "--example" in printed
     if command != "bounds":
-        assert f"revbis tabular {command} --" in printed and "lax_bisimulation,all" in printed
+        assert f"revbis tabular {command} --" in printed
+    if command not in ("bounds", "horizons"):
+        assert "lax_bisimulation,all" in printed
 
 
-@pytest.mark.parametrize("words", ["values --metric all", "aggregate --metric all --eps 0.1"])
+@pytest.mark.parametrize(
+    "words", ["values --metric all", "aggregate --metric all --eps 0.1", "horizons"]
+)
 def test_the_documentation_shows_what_is_printed(words: str, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     command, *flags = words.split()
@@ -140,6 +183,6 @@ def test_the_documentation_shows_what_is_printed(words: str, tmp_path, capsys, m
     table = capsys.readouterr().out.split("\n\n")[0]
     page = Path(__file__).parents[2] / "docs" / "exact-metrics.md"
     assert (
-        f"$ revbis tabular {command} --example rooms {' '.join(flags)}\n{table}\n```"
+        f"$ {' '.join(['revbis tabular', command, '--example rooms', *flags])}\n{table}\n```"
         in page.read_text()
     )

@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_table_a_csv_and_a_file_in_each_run(runs: list[Config], here: Path, capsys) -> None:
-    main(["yardstick", str(runs[0].out), "--episodes", "2"])
+    main(["yardstick", "--trust", str(runs[0].out), "--episodes", "2"])
     printed = capsys.readouterr().out
     for word in ("simsr", "drqv2", "φ", "critic's trunk", "state R²", "written to yardsticks.csv"):
         assert word in printed
@@ -57,19 +57,31 @@ def test_a_table_a_csv_and_a_file_in_each_run(runs: list[Config], here: Path, ca
 
 def test_the_same_command_measures_the_same(runs: list[Config], here: Path, capsys) -> None:
     for name in ("first", "second"):
-        main(["yardstick", str(runs[0].directory), "--episodes", "2", "--out", f"{name}.csv"])
+        main(
+            [
+                "yardstick",
+                "--trust",
+                str(runs[0].directory),
+                "--episodes",
+                "2",
+                "--out",
+                f"{name}.csv",
+            ]
+        )
     assert (here / "first.csv").read_text() == (here / "second.csv").read_text()
-    main(["yardstick", str(runs[0].directory), "--episodes", "2", "--seed", "1"])
+    main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "2", "--seed", "1"])
     assert (here / "yardsticks.csv").read_text() != (here / "first.csv").read_text()
 
 
 def test_runs_that_cannot_be_measured(runs: list[Config], here: Path, capsys) -> None:
     shutil.copytree(runs[0].directory, here / "bare")
     shutil.rmtree(here / "bare" / "checkpoints")
-    error = fails(capsys, "yardstick", "bare", "--episodes", "2")
+    error = fails(capsys, "yardstick", "--trust", "bare", "--episodes", "2")
     assert error == "revbis: error: bare has no checkpoint yet; train the run first"
     assert not (here / "yardsticks.csv").exists()
-    main(["yardstick", "bare", str(runs[1].directory), "--episodes", "2"])  # the other is
+    main(
+        ["yardstick", "--trust", "bare", str(runs[1].directory), "--episodes", "2"]
+    )  # the other is
     said = capsys.readouterr()
     assert "warning: not measured: bare has no checkpoint yet" in said.err
     assert "drqv2" in said.out
@@ -78,13 +90,13 @@ def test_runs_that_cannot_be_measured(runs: list[Config], here: Path, capsys) ->
 def test_a_run_whose_package_is_missing_does_not_stop_the_others(
     runs: list[Config], here: Path, capsys, monkeypatch
 ) -> None:
-    def open_or_miss(folder: Path):
+    def open_or_miss(folder: Path, *, trust):
         if folder == runs[0].directory:
             raise ModuleNotFoundError("No module named 'sheeprl'")
-        return open_run_at(folder)
+        return open_run_at(folder, trust=trust)
 
     monkeypatch.setattr("revbis.runs.run.open_run_at", open_or_miss)
-    main(["yardstick", *(str(each.directory) for each in runs), "--episodes", "2"])
+    main(["yardstick", "--trust", *(str(each.directory) for each in runs), "--episodes", "2"])
     said = capsys.readouterr()
     assert "warning: not measured: No module named 'sheeprl'" in said.err
     assert "drqv2" in (here / "yardsticks.csv").read_text()
@@ -94,7 +106,7 @@ def test_frames_are_those_of_the_checkpoint_that_is_read(runs: list[Config], her
     shutil.copytree(runs[0].directory, here / "run")
     older, newest = sorted((here / "run" / "checkpoints").glob("frame-*"))
     (newest / "agent.pt").write_bytes(b"damaged")
-    main(["yardstick", "run", "--episodes", "2"])
+    main(["yardstick", "--trust", "run", "--episodes", "2"])
     content = json.loads((here / "run" / "yardsticks.json").read_text())
     assert content["frames"] == int(older.name.removeprefix("frame-")) < 200
 
@@ -102,7 +114,7 @@ def test_frames_are_those_of_the_checkpoint_that_is_read(runs: list[Config], her
 def test_restart_discards_the_measurements(runs: list[Config], tmp_path: Path) -> None:
     config = tiny_config(tmp_path, **WALK, method="drqv2", seed=2)
     assert train(config)
-    main(["yardstick", str(config.directory), "--episodes", "2"])
+    main(["yardstick", "--trust", str(config.directory), "--episodes", "2"])
     assert (config.directory / "yardsticks.json").exists()
     assert train(config, restart=True)
     assert not (config.directory / "yardsticks.json").exists()

@@ -40,11 +40,11 @@ def within(study: Path, run: Config) -> str:
 
 def test_eval_and_export(run: Config, study: Path, capsys) -> None:
     options = ("--episodes", "2", "--out")
-    main(["eval", str(run.directory), *options, "plain.json"])
-    main(["eval", within(study / "runs.zip", run), *options, "zip.json"])
+    main(["eval", "--trust", str(run.directory), *options, "plain.json"])
+    main(["eval", "--trust", within(study / "runs.zip", run), *options, "zip.json"])
     assert Path("plain.json").read_text() == Path("zip.json").read_text()
-    main(["export", str(run.directory), "--out", "plain"])
-    main(["export", within(study, run), "--out", "zip"])
+    main(["export", "--trust", str(run.directory), "--out", "plain"])
+    main(["export", "--trust", within(study, run), "--out", "zip"])
     name = "weights.safetensors"
     assert Path("plain", name).read_bytes() == Path("zip", name).read_bytes()
     for command in ("export", "neighbours"):
@@ -55,15 +55,15 @@ def test_eval_and_export(run: Config, study: Path, capsys) -> None:
 
 
 def test_yardstick(run: Config, study: Path, capsys) -> None:
-    main(["yardstick", str(run.directory), "--episodes", "2", "--out", "plain.csv"])
+    main(["yardstick", "--trust", str(run.directory), "--episodes", "2", "--out", "plain.csv"])
     assert "warning" not in capsys.readouterr().err
-    main(["yardstick", str(study), "--episodes", "2", "--out", "zip.csv"])
+    main(["yardstick", "--trust", str(study), "--episodes", "2", "--out", "zip.csv"])
     assert Path("plain.csv").read_text() == Path("zip.csv").read_text()
     assert "zip files are only read: their runs are in zip.csv" in capsys.readouterr().err
     Path("bad").mkdir()
     Path("bad/runs.zip").write_text("")
     for path in ("bad", "bad/runs.zip"):
-        error = fails(capsys, "yardstick", path, "--episodes", "2")
+        error = fails(capsys, "yardstick", "--trust", path, "--episodes", "2")
         assert error == "revbis: error: bad/runs.zip cannot be unpacked: File is not a zip file"
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.env("gym", gl=False)
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     config = trained(folder / "runs", "tdmpc", observation="state")
-    write_export(config.directory, folder / "agent")
+    write_export(config.directory, folder / "agent", trust=True)
     return folder / "agent"
 
 

@@ -15,7 +15,7 @@ from revbis import agents
 from revbis.agents.registry import agents as all_agents
 from revbis.cli import main
 from revbis.envs import make_env
-from revbis.export import ExportedAgent, load, write_export
+from revbis.export import TrainedAgent, load, write_export
 from revbis.export.agent import inference_state
 from revbis.io.files import digest
 from revbis.objectives import OBJECTIVES
@@ -58,8 +58,8 @@ def played(act, begin, seen: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("method", "settings"), CASES)
 def test_acts_and_embeds_as_the_run_does(method, settings, tmp_path: Path) -> None:
     config = trained(tmp_path / "runs", method, **settings)
-    write_export(config.directory, tmp_path / "export")
-    agent, (_, own) = revbis.load(tmp_path / "export"), open_run(config.directory)
+    write_export(config.directory, tmp_path / "export", trust=True)
+    agent, (_, own) = revbis.load(tmp_path / "export"), open_run(config.directory, trust=True)
     seen = observations(config, 6)
     wanted = played(lambda o: own.act(o, 0, explore=False), own.begin_episode, seen)
     assert np.array_equal(played(agent.act, agent.begin_episode, seen), wanted)
@@ -92,7 +92,7 @@ def test_every_method_acts_and_embeds_with_what_it_exports(method: str) -> None:
 
 def test_holds_what_acting_and_embedding_need_and_no_more(tmp_path: Path) -> None:
     config = trained(tmp_path / "runs", "simsr-rev-full", observation="state")
-    write_export(config.directory, tmp_path / "export")
+    write_export(config.directory, tmp_path / "export", trust=True)
     tensors = load_file(tmp_path / "export" / "weights.safetensors")
     assert {name.split(".")[0] for name in tensors} == {"encoder", "policy", "actor", "projection"}
     assert sorted(path.name for path in (tmp_path / "export").iterdir()) == [
@@ -110,8 +110,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 
 @pytest.fixture
-def agent(run: Config, tmp_path: Path) -> ExportedAgent:
-    write_export(run.directory, tmp_path / "export")
+def agent(run: Config, tmp_path: Path) -> TrainedAgent:
+    write_export(run.directory, tmp_path / "export", trust=True)
     return load(tmp_path / "export")
 
 
@@ -128,14 +128,14 @@ def agent(run: Config, tmp_path: Path) -> ExportedAgent:
         ("embed", np.full((2, 4), np.inf, np.float32), "observations must be finite"),
     ],
 )
-def test_wrong_observations(agent: ExportedAgent, method, observation, message: str) -> None:
+def test_wrong_observations(agent: TrainedAgent, method, observation, message: str) -> None:
     with pytest.raises(ValueError) as error:
         getattr(agent, method)(observation)
     assert message in str(error.value)
 
 
 def test_the_command_and_its_card(run: Config, tmp_path: Path, capsys, monkeypatch) -> None:
-    main(["export", str(run.directory)])
+    main(["export", "--trust", str(run.directory)])
     folder = run.directory / "export"
     assert capsys.readouterr().out == f"written to {folder}\n"
     card = (folder / "README.md").read_text()
@@ -168,10 +168,10 @@ def test_replaces_an_export_and_nothing_else(run: Config, tmp_path: Path, capsys
     out = tmp_path / "out"
     out.mkdir()  # an empty folder is nobody's
     for _ in range(2):
-        main(["export", str(run.directory), "--out", str(out)])
+        main(["export", "--trust", str(run.directory), "--out", str(out)])
         load(out)
     (out / "notes.txt").write_text("mine")
-    words = ("export", str(run.directory), "--out")
+    words = ("export", "--trust", str(run.directory), "--out")
     assert "has other files in it ('notes.txt')" in fails(capsys, *words, str(out))
     (out / "notes.txt").unlink()
     (out / "agent.json").write_text("{}")
@@ -184,7 +184,7 @@ def test_replaces_an_export_and_nothing_else(run: Config, tmp_path: Path, capsys
 
 def test_a_failure_leaves_what_was_there(run: Config, tmp_path: Path, monkeypatch) -> None:
     out = tmp_path / "out"
-    write_export(run.directory, out)
+    write_export(run.directory, out, trust=True)
     before = digest(out / "agent.json")
 
     def full(*_: object) -> None:
@@ -194,10 +194,10 @@ def test_a_failure_leaves_what_was_there(run: Config, tmp_path: Path, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(f"revbis.export.writer.{step}", full)
             with pytest.raises(OSError, match="No space left on device") as error:
-                write_export(run.directory, out)
+                write_export(run.directory, out, trust=True)
             assert error.value.filename == str(out)
             with pytest.raises(OSError, match="No space left on device"):
-                write_export(run.directory, tmp_path / "new" / "out")
+                write_export(run.directory, tmp_path / "new" / "out", trust=True)
     assert digest(out / "agent.json") == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

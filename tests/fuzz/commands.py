@@ -97,6 +97,7 @@ def _lines(folder: Path) -> list[list[str]]:
         "tabular solve --example garnet --size 5 --seed 3 --policy optimal --c 0.5",
         "tabular solve --gym FrozenLake-v1 --metric mico --gamma 0.5",
         "tabular bounds --example toy --gamma 0.5",
+        "tabular horizons --example coins --gammas 0.5 0.9 --weighted",
         "tabular values --example toy --target-gamma 0.5 --metric all",
         "tabular aggregate --example grid --size 3 --eps 0.1",
         "tabular solve --mdp none.npz",
@@ -113,11 +114,22 @@ def _lines(folder: Path) -> list[list[str]]:
     ]
     split = [line.split() for line in lines]
     split += [
-        ["eval", run, "--episodes", "1", "--seed", "1"],
+        ["eval", "--trust", run, "--episodes", "1", "--seed", "1"],
         ["report", str(study), "--out", "page"],
-        ["neighbours", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
-        ["yardstick", run, "--episodes", "2", "--seed", "1"],
-        ["offline", "--replay", run, "--methods", "simsr", "--steps", "2", "--episodes", "2"],
+        ["neighbours", "--trust", run, "--queries", "2", "--neighbours", "2", "--episodes", "1"],
+        ["yardstick", "--trust", run, "--episodes", "2", "--seed", "1"],
+        [
+            "offline",
+            "--trust",
+            "--replay",
+            run,
+            "--methods",
+            "simsr",
+            "--steps",
+            "2",
+            "--episodes",
+            "2",
+        ],
     ]
     return split
 

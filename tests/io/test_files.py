@@ -167,3 +167,11 @@ def test_no_file_has_no_lines_and_what_cannot_be_read_is_reported(tmp_path):
     assert read_lines(tmp_path) == ([], [], "Is a directory")
     (tmp_path / "empty").touch()
     assert read_lines(tmp_path / "empty") == ([], [], "")
+
+
+def test_errors_name_the_file_and_not_its_temporary_name(tmp_path: Path) -> None:
+    """The temporary name, which is longer, cannot even be looked for to be deleted."""
+    path = tmp_path / ("n" * 254)
+    with pytest.raises(OSError, match="too long") as caught:
+        atomic_write(path, b"")
+    assert caught.value.filename == str(path)

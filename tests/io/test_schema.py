@@ -170,6 +170,11 @@ def test_choice_returns_the_name_or_the_nearest():
     assert schema.choice("mico", ("mico", "revised"), "metric") == "mico"
     with pytest.raises(ValueError, match=r"one of mico, revised, got 'revisd'; did you mean 'rev"):
         schema.choice("revisd", ("mico", "revised"), "metric")
+    many = [f"name{number}" for number in range(11)]
+    with pytest.raises(ValueError, match=r"must be one of 11 names, got 'nam3'; did you mean '"):
+        schema.choice("nam3", many, "method")
+    with pytest.raises(ValueError, match=r"must be one of name0, .*name10, got 'x'$"):
+        schema.choice("x", many, "method")
     with pytest.raises(ValueError, match=r"metric must be one of mico, revised, got [^;]*$"):
         schema.choice(None, ("mico", "revised"), "metric")
 

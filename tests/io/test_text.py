@@ -2,7 +2,7 @@
 
 import pytest
 
-from revbis.io.text import format_bytes, format_duration
+from revbis.io.text import format_bytes, format_duration, format_interval, format_number
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,18 @@ def test_bytes(size, words):
 )
 def test_times(seconds, words):
     assert format_duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.00123, "1.23 ms"), (0.9993, "999 ms"), (0.9996, "1 s"), (32.2, "32.2 s"), (3220, "3220 s")],
+)
+def test_short_times_have_no_exponent(seconds: float, words: str) -> None:
+    assert format_interval(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.5, "0.500"), (100.0, "100"), (1e6, "1,000,000"), (float("nan"), "nan")]
+)
+def test_counts_have_no_decimals(value: float, words: str) -> None:
+    assert format_number(value) == words

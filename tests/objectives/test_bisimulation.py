@@ -139,6 +139,57 @@ def test_a_terminated_pair_has_no_next_state_term() -> None:
     assert torch.allclose(weight[1:, 1:], torch.tensor(0.97))
 
 
+ADAPTIVE = [name for name, design in DESIGNS.items() if design.adaptive and not design.released]
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+@pytest.mark.parametrize("pairing", ["all", "permuted"])
+@torch.no_grad()
+def test_with_a_coefficient_nothing_follows_a_termination(name, pairing) -> None:
+    """Both losses against a loop."""
+    inputs = batch()
+    inputs["discount"] = torch.tensor([0.0, 0.97, 0.0] + [0.97] * (B - 3))
+    objective = build(name, pairing=pairing, loss="squared", reward_scale="none").double()
+    inputs = {k: v.detach().double() for k, v in inputs.items()}
+    objective.coefficient.raw_c.copy_(torch.tensor([0.0, 1.0]))
+    out = run(objective, inputs)
+    c = float(torch.sigmoid(torch.tensor(1.0, dtype=torch.float64)))
+    embedding = objective.scale(inputs["next_z"])
+    if "next_policy_action" in objective.policy_actions:
+        embedding = objective.embed(inputs["next_z"], inputs["next_policy_action"])
+    g = torch.Generator().manual_seed(0)
+    partner = random_partners(inputs["z"], g, others=DESIGNS[name].independent)
+    pairs = [(i, j) for i in range(B) for j in range(B)]
+    if pairing == "permuted":
+        pairs = list(enumerate(partner.tolist()))
+    losses = []
+    for (i, j), predicted in zip(pairs, out.prediction.flatten().tolist(), strict=True):
+        if i == j and DESIGNS[name].independent:
+            continue
+        gap = abs(float(inputs["reward"][i] - inputs["reward"][j]))
+        next_distance = float(objective.distance(embedding[[i]], embedding[[j]]))
+        ended = {0, 2} & {i, j}
+        wanted = (1 - c) * gap + (0 if ended else c * next_distance)
+        losses.append((predicted - wanted) ** 2)
+    expected = sum(losses) / len(losses)
+    assert float(out.coefficient_loss) == pytest.approx(expected, rel=1e-6)
+    tie = 0 if out.tie_loss is None else float(out.tie_loss)
+    assert float(out.representation_loss) - tie == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_terminations_leave_the_discount_as_coefficient_a_scaled_metric(name) -> None:
+    """(1−γ, γ) gives 1 − γ times the target of (1, γ), where it has the same next distances."""
+    inputs = batch()
+    inputs["discount"] = torch.tensor([0.0] + [0.75] * (B - 1))
+    out = run(build(name, coefficient="discount", reward_scale="none"), inputs)
+    assert torch.allclose(out.reward_weight, torch.tensor(0.25))
+    assert torch.equal(out.next_weight[0], torch.zeros(B))
+    inputs["discount"] = torch.zeros(B)
+    out = run(build(name, coefficient="discount", reward_scale="none"), inputs)
+    assert torch.equal(out.reward_weight, torch.ones(B, B))  # no discount to be seen
+
+
 def released_losses(objective, inputs, partner):
     """What the released code computes: gaps of shape [B, 1] beside distances of shape [B]."""
     x = objective.embed(inputs["z"], inputs["action"])
@@ -360,6 +411,7 @@ def test_a_non_finite_loss_is_named() -> None:
         ("mico", {"normalisation": 0}, "normalisation must be True or False, got 0"),
         ("energy", {"normalisation": True}, "an option of energy must be one of"),
         ("zp", {"pairing": "all"}, "an option of zp must be one of loss, normal"),
+        ("zp", {"discrete": 2}, "discrete must be True or False, got 2"),
         ("simsr-rev", {"coefficient": 1.0}, r"learned, discount or a number in \(0, 1\), got 1.0"),
         ("simsr-rev", {"coefficient": True}, "coefficient must be"),
         ("simsr-rev", {"coefficient": "gamma"}, "coefficient must be .* got 'gamma'"),

@@ -78,7 +78,44 @@ def test_members_are_those_of_the_protocol() -> None:
         for name, member in vars(Objective).items()
         if (inspect.isfunction(member) or isinstance(member, property)) and name[0] != "_"
     }
-    assert set(_MEMBERS) == documented and "distance" in documented and "metric" in documented
+    assert {*_MEMBERS, "parameters"} == documented and "distance" in documented
+    assert "parameters" not in _MEMBERS  # the package uses the two parts of it
+
+
+class WithoutParameters:
+    """An objective that is no module and has only what there was before `parameters`."""
+
+    compares, metric, policy_actions = "state", "revised", ()
+
+    def __init__(self, latent_dim: int, action_dim: int) -> None:
+        self._own = make_objective("simsr-rev-no-sa", latent_dim, action_dim)
+
+    def __call__(self, *batch, generator=None):
+        return self._own(*batch, generator=generator)
+
+    def __getattr__(self, name: str):
+        if name == "parameters" or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._own, name)
+
+    def __dir__(self):
+        return [*_MEMBERS, "__call__"]
+
+
+def test_older_objectives_without_parameters_work() -> None:
+    objective = make_objective("tests.objectives.test_plugins:WithoutParameters", 5, 2)
+    out = objective(*transitions())
+    assert torch.equal(out.loss, out.representation_loss + out.coefficient_loss)
+
+
+def test_one_loss_and_a_policy_for_own_objectives() -> None:
+    objective = make_objective(f"{HOME}:make", 5, 2)
+    z, *rest = transitions()
+    out = objective(z, *rest, policy=None, states=(z, z))
+    assert out.loss is out.representation_loss
+    optimiser = torch.optim.Adam(objective.parameters())
+    out.loss.backward()
+    optimiser.step()
 
 
 MISTAKES = {

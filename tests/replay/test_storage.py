@@ -25,8 +25,8 @@ def test_a_million_frames_take_at_most_22_gb():
 def test_what_does_not_fit_in_memory_is_refused_with_the_flags(monkeypatch):
     monkeypatch.setattr(machine, "available_bytes", lambda: 2_000_000_000)
     message = (
-        r"a replay of 1,000,000 frames takes 21.2 GB, but only 2 GB is free; use --replay-storage "
-        r"disk or a smaller --replay-capacity \(up to 94,286 fits in memory\)"
+        r"a replay buffer of 1,000,000 frames takes 21.2 GB, but only 2 GB is free; use "
+        r"--replay-storage disk or a smaller --replay-capacity \(up to 94,286 fits in memory\)"
     )
     with pytest.raises(MemoryError, match=message):
         Replay(1_000_000, (3, 84, 84), 6)
@@ -37,8 +37,8 @@ def test_what_does_not_fit_on_disk_is_refused(monkeypatch, tmp_path):
     fake = type("Usage", (), dict(zip(("total", "used", "free"), usage, strict=True)))
     monkeypatch.setattr(storage_module.shutil, "disk_usage", lambda path: fake)
     message = (
-        r"a replay of 1,000,000 frames takes 21.2 GB on disk, but only 2.12 GB is free at .*; use "
-        r"another directory or a smaller --replay-capacity \(up to 100,000 fits\)"
+        r"a replay buffer of 1,000,000 frames takes 21.2 GB on disk, but only 2.12 GB is free at "
+        r".*; use another directory or a smaller --replay-capacity \(up to 100,000 fits\)"
     )
     with pytest.raises(ValueError, match=message):
         Replay(1_000_000, (3, 84, 84), 6, storage="disk", directory=tmp_path / "not" / "yet")

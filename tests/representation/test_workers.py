@@ -1,5 +1,6 @@
 """Work on several cores, with pieces that take no time: what workers do when something ends."""
 
+import hashlib
 import os
 import signal
 from concurrent.futures import ProcessPoolExecutor
@@ -38,6 +39,21 @@ def test_cores_are_those_that_may_be_used() -> None:
 def test_a_worker_that_dies_is_one_line() -> None:
     with pytest.raises(ValueError, match="a worker died unexpectedly"):
         run_all(PIECES, die, 2, quiet)
+
+
+def be_deaf(piece: Piece, progress: Steps) -> None:
+    """Minutes in one call that asks nobody whether to stop, as a large network's update is."""
+    progress(piece.steps)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+def test_workers_are_ended_in_the_middle_of_a_step() -> None:
+    def interrupt(text: str, done: float) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all(PIECES, be_deaf, 2, interrupt)
 
 
 def test_an_interruption_waits_until_workers_have_started(monkeypatch) -> None:

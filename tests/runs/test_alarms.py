@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.runs import tiny_config
+from tests.runs import Walk, tiny_config
 
 from revbis.agents.registry import methods
 from revbis.io.files import read_records
 from revbis.runs import alarms
 from revbis.runs.alarms import (
     collapsed_embedding,
+    constant_rewards,
     exploding_critic,
     non_finite,
     silent_objective,
@@ -60,6 +61,17 @@ def test_silent_objective() -> None:
     assert alarm is not None and "is 0.12%" in alarm.text and "--mode balanced" in alarm.text
 
 
+def test_constant_rewards() -> None:
+    equal = {"objective/reward_share": 0.0, "batch_reward": -1.0}
+    assert constant_rewards({"batch_reward": 1.0}, 1.0, FLAGS) is None  # without an objective
+    assert constant_rewards(equal | {"objective/reward_share": 0.01}, 1.0, FLAGS) is None
+    assert constant_rewards(equal | {"batch_reward": 0.0}, 0.0, FLAGS) is None  # none so far
+    assert constant_rewards(equal | {"batch_reward": 0.01}, 1.0, FLAGS) is None  # a rare one
+    alarm = constant_rewards(equal, 1.0, FLAGS)
+    assert alarm is not None and "learned to be 0; try a --task" in alarm.text
+    assert alarm.text.endswith("or --method zp")
+
+
 FRAMES = list(range(0, 1000, 100))  # ten evaluations of a budget of 1000
 
 
@@ -94,6 +106,7 @@ def _raised(flags):
         exploding_critic(metrics, 1.0, 0.9, flags),
         collapsed_embedding(metrics, flags),
         silent_objective(metrics, flags),
+        constant_rewards({"objective/reward_share": 0.0, "batch_reward": 1.0}, 1.0, flags),
         stalled(FRAMES, [1.0] * 10, 1000, flags),
     ]
     return {alarm.name: alarm.text for alarm in found if alarm is not None}
@@ -115,7 +128,7 @@ def test_every_alarm_is_among_those_below():
 def test_an_alarm_suggests_only_flags_that_the_run_has(method):
     flags = preset_config("cpu", "dmc:cheetah_run", method).as_dict().keys()
     raised = _raised(flags)
-    assert len(raised) == 5
+    assert len(raised) == 6
     for text in raised.values():
         assert _named(text) <= flags
 
@@ -134,6 +147,24 @@ def test_what_is_suggested_depends_on_the_agent():
     assert texts["dreamerv3"]["stalled"].endswith(stall)
     nan = texts["agent:json:loads"]["non_finite"]
     assert nan == "critic_loss is not finite; check the task's rewards"
+
+
+class Alive(Walk):
+    """Like CartPole: every step has the reward 1, and walking too far ends the episode."""
+
+    def step(self, action):
+        observation, _, _, truncated, info = super().step(action)
+        return observation, 1.0, abs(self.place) > 0.9, truncated, info
+
+
+@pytest.mark.env("gym", gl=False)
+def test_a_run_with_constant_rewards_says_so(tmp_path: Path) -> None:
+    settings = {"task": "tests.runs.test_alarms:Alive", "observation": "state", "quality": "full"}
+    settings |= {"method": "simsr-rev", "transition": "one_step", "frames": 400, "action_repeat": 1}
+    config = tiny_config(tmp_path, **settings)
+    train(config)
+    raised = read_records(config.directory / "alarms.jsonl")
+    assert "constant_rewards" in [alarm["name"] for alarm in raised]
 
 
 DIVERGING = {"task": "tests.runs:Walk", "observation": "state", "quality": "full"}

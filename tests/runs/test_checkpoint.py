@@ -1,8 +1,11 @@
 """Checkpoints: manifests, damage, readers, takeovers; what none of them must do to a run."""
 
 import errno
+import io
 import json
 import os
+import pickle
+import re
 import threading
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from tests.runs import evaluations, flags, networks, stop_after, tiny_config
 from revbis.cli import main
 from revbis.io.files import digest
 from revbis.runs import checkpoint as checkpoint_module
-from revbis.runs.checkpoint import Checkpoints, DamagedError, read_agent
+from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError, read_agent
 from revbis.runs.folder import RunFolder, SupersededError
 from revbis.runs.run import open_run, train
 
@@ -136,7 +139,7 @@ def test_a_damaged_piece_erases_nothing(damaged, capsys, monkeypatch):
 
 def test_readers_of_a_damaged_run_work_and_write_nothing(damaged, tmp_path, capsys):
     before = content(damaged.directory)
-    main(["eval", str(damaged.directory), "--episodes", "1"])
+    main(["eval", "--trust", str(damaged.directory), "--episodes", "1"])
     assert "mean return" in capsys.readouterr().out
     main(["report", str(damaged.directory), "--out", str(tmp_path / "page")])
     assert (tmp_path / "page" / "index.html").exists()
@@ -263,7 +266,7 @@ def test_a_reader_beside_a_run_that_keeps_one_checkpoint(tmp_path):
         reader.join(timeout=60)
     assert not problems
     assert not list((config.directory / "checkpoints").glob("damaged-*"))
-    assert opened and open_run(config.directory)
+    assert opened and open_run(config.directory, trust=True)
 
 
 def test_a_checkpoint_deleted_while_it_is_read_is_looked_for_again(tmp_path, monkeypatch):
@@ -288,7 +291,7 @@ def test_what_a_kill_left_unfinished_is_tidied_up(tmp_path):
     (root / ".frame-000000000999" / "agent.pt").write_bytes(b"half")
     (root / "replay" / ".000000000999-000000001999.npz.17").write_bytes(b"half")
     before = content(config.directory)
-    main(["eval", str(config.directory), "--episodes", "1"])
+    main(["eval", "--trust", str(config.directory), "--episodes", "1"])
     assert content(config.directory) == before  # readers leave it
     assert train(config)
     assert not [path for path in root.rglob("*") if path.name.startswith(".")]
@@ -428,9 +431,37 @@ def test_forged_agents_are_one_error(tmp_path):
     ):
         torch.save(forged, folder / "forged")
         _forge(folder, "agent.pt", (folder / "forged").read_bytes())
-        for read in (train, lambda config: open_run(config.directory)):
+        for read in (train, lambda config: open_run(config.directory, trust=True)):
             with pytest.raises(ValueError, match=r"frame-|does not fit"):
                 read(config)
+
+
+class _Foreign:
+    pass
+
+
+def _pickles() -> dict[str, bytes]:
+    packed = io.BytesIO()
+    torch.save({"networks": _Foreign()}, packed)
+    return {"torch": packed.getvalue(), "pickle": pickle.dumps(_Foreign()), "text": b"weights"}
+
+
+@pytest.mark.parametrize("kind", ["torch", "pickle", "text"])
+def test_no_refusal_advises_to_load_code(kind, tmp_path):
+    config = interrupted(tmp_path, keep_checkpoints=1)
+    (folder,) = (config.directory / "checkpoints").glob("frame-*")
+    _forge(folder, "agent.pt", _pickles()[kind])
+    with pytest.raises(DamagedError) as refused:
+        open_run(config.directory, trust=True)
+    message = str(refused.value)
+    assert "only tensors, numbers, texts, lists and dicts are read" in message
+    assert ("test_checkpoint._Foreign" in message) == (kind == "torch")
+    assert not re.search("weights_only|torch.load|trust|pickle|PyTorch", message)
+    pieces = sorted((config.directory / "checkpoints" / "replay").glob("*.npz"))
+    pieces[0].write_bytes(_pickles()["pickle"])
+    checkpoint = Checkpoint(folder, {}, {}, pieces, 0)
+    with pytest.raises(DamagedError, match=r"\.npz cannot be read as arrays of numbers$"):
+        list(checkpoint.records())
 
 
 @pytest.mark.parametrize(
@@ -452,4 +483,4 @@ def test_forged_manifests_are_one_error(forged, tmp_path):
     with pytest.raises(DamagedError, match="no checkpoint"):
         train(config)
     with pytest.raises(DamagedError):
-        open_run(config.directory)
+        open_run(config.directory, trust=True)

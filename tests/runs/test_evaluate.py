@@ -32,7 +32,7 @@ class Stop:
         self.place, self.asked, self.stepped = place, 0, False
 
     def report(self, status):
-        self.stepped = True
+        self.stepped = status.evaluating is None
 
     def __call__(self):
         stepped, self.stepped = self.stepped, False
@@ -59,7 +59,9 @@ def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
     assert checkpoint.name == f"frame-{400 * lines:012d}"
     assert train(config)
     assert evaluations(config) == evaluations(undisturbed)
-    assert_same_state(*(open_run(run.directory)[1].state_dict() for run in (config, undisturbed)))
+    assert_same_state(
+        *(open_run(run.directory, trust=True)[1].state_dict() for run in (config, undisturbed))
+    )
 
 
 def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(tmp_path):
@@ -78,6 +80,14 @@ def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(t
 
     assert not train(config, home=home, stop=stop)
     assert len(asked) == 2 and not read_records(config.directory / "eval.jsonl")
+
+
+def test_an_evaluation_is_reported_from_its_first_step(tmp_path):
+    config = tiny_config(tmp_path, **RUN | {"frames": 400})
+    seen = []
+    train(config, stop=Stop(5), report=lambda status: seen.append(status.evaluating))
+    assert list(dict.fromkeys(seen)) == [(number, 6) for number in range(1, 6)]
+    assert seen.index((2, 6)) > 2  # at every step, not once an episode
 
 
 def test_a_stop_before_the_yardsticks_leaves_the_evaluation_due(tmp_path):
@@ -122,7 +132,7 @@ def test_every_evaluation_is_on_both_with_the_same_seeds(tmp_path):
         assert line["train_success_any"] == line["train_success_last"] == [None, None]
         assert line["train_returns"] != line["returns"]
     # The last evaluation again, with the agent of the last checkpoint.
-    _, agent = open_run(config.directory)
+    _, agent = open_run(config.directory, trust=True)
     seeds = [derive_seed(config.seed, Stream.EVALUATION, 2, number) for number in range(2)]
     for split, name in (("eval", "returns"), ("train", "train_returns")):
         env = make_env(**config.environment, seed=0, distractor_split=split)
@@ -199,7 +209,7 @@ def test_they_are_measured_at_evaluations_that_are_due(measured):
 
 
 def test_they_are_of_the_agent_at_that_time(measured):
-    config, agent = open_run(measured.directory)
+    config, agent = open_run(measured.directory, trust=True)
     seeds = episode_seeds(config.seed, Stream.YARDSTICKS, 2)
     values = measure_agent(config.environment, config.discount, agent, seeds)
     assert values == evaluations(measured)[-1]["yardsticks"]
@@ -236,7 +246,7 @@ def test_an_agent_alone_has_only_a_trunk(tmp_path):
 
 
 def test_phi_is_what_the_agent_embeds_by(measured):
-    _, agent = open_run(measured.directory)
+    _, agent = open_run(measured.directory, trust=True)
     batch = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
     both = agent.embeddings(batch)
     assert set(both) == {"phi", "trunk"}

@@ -95,7 +95,7 @@ def test_it_is_evaluated_on_the_evaluation_variants(noise, kind, name, tmp_path,
     of_training = kind is StateNoise  # the noise of pixels has no variants, but numbers of its own
     assert seen == {(f"{name}/train", of_training), (f"{name}/eval", False)}
     seen.clear()
-    main(["eval", str(config.directory), "--episodes", "2"])
+    main(["eval", "--trust", str(config.directory), "--episodes", "2"])
     assert seen == {(f"{name}/eval", False)}
 
 
@@ -104,5 +104,5 @@ def test_a_video_shows_the_task_without_the_numbers(tmp_path):
     config = tiny_config(tmp_path, **VECTOR | {"frames": 400})
     assert train(config)
     video = tmp_path / "episode.mp4"
-    main(["eval", str(config.directory), "--episodes", "1", "--video", str(video)])
+    main(["eval", "--trust", str(config.directory), "--episodes", "1", "--video", str(video)])
     assert video.stat().st_size > 0

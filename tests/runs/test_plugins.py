@@ -40,7 +40,7 @@ def test_an_agent_is_trained_resumed_and_read(config, capsys):
     lines = evaluations(config)
     assert [line["frames"] for line in lines] == [0, 400]
     assert lines[-1]["status"] == {"updates": lines[-1]["updates"]} and lines[-1]["updates"] > 0
-    read, agent = open_run(config.directory)
+    read, agent = open_run(config.directory, trust=True)
     assert read == config and (agent.gain, agent.batch_size) == (0.1, 8)
     main(["train", *flags(config.with_settings(frames=800))])  # --method agent:... is the same
     assert [line["frames"] for line in evaluations(config)] == [0, 400, 800]
@@ -106,7 +106,7 @@ def test_its_records_are_read_where_it_is_not(config):
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("agent:not_here.at_all:make", "")
     with pytest.raises(ValueError, match="there is no module 'not_here'"):
-        open_run(config.directory)
+        open_run(config.directory, trust=True)
 
 
 OBJECTIVE = "tests.objectives.own_objectives:make"
@@ -136,7 +136,7 @@ def test_an_objective_is_trained_resumed_and_read(with_objective, capsys):
     assert config.directory.parent.name == OBJECTIVE.replace(":", "-")
     lines = evaluations(config)
     assert [line["frames"] for line in lines] == [0, 400]
-    read, agent = open_run(config.directory)
+    read, agent = open_run(config.directory, trust=True)
     assert read == config and agent.parts.objective.__class__.__module__ == OBJECTIVE.split(":")[0]
     main(["train", *objective_words(config.with_settings(frames=800))])
     assert [line["frames"] for line in evaluations(config)] == [0, 400, 800]

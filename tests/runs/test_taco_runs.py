@@ -40,5 +40,5 @@ def test_records_page_and_pictures_show_what_it_reports(tmp_path, capsys):
     page = write_page(read_study([tmp_path / "runs"]), tmp_path / "page").read_text()
     assert "objective/taco_loss" in page and '"c":' not in page
     assert "<th>c</th>" not in page
-    main(["neighbours", str(config.directory), "--queries", "2", "--neighbours", "2"])
+    main(["neighbours", "--trust", str(config.directory), "--queries", "2", "--neighbours", "2"])
     assert "neighbours" in capsys.readouterr().out

@@ -100,15 +100,15 @@ def test_records_have_its_names_and_no_others(tmp_path):
 def test_a_run_is_evaluated_and_looked_at(tmp_path, capsys):
     config = tiny_config(tmp_path, **SMALL | PIXELS)
     assert train(config)
-    found, agent = open_run(config.directory)
+    found, agent = open_run(config.directory, trust=True)
     assert found == config and agent.status() == {}
     printed = []
     for _ in range(2):
-        main(["eval", str(config.directory), "--episodes", "2"])
+        main(["eval", "--trust", str(config.directory), "--episodes", "2"])
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]  # planning draws, but always the same
     picture = tmp_path / "neighbours.png"
-    main(["neighbours", str(config.directory), "--out", str(picture)])
+    main(["neighbours", "--trust", str(config.directory), "--out", str(picture)])
     assert picture.stat().st_size > 2000
 
 

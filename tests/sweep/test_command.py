@@ -97,7 +97,8 @@ def test_a_dry_run_starts_nothing_and_tells_time_memory_and_disk(tmp_path, capsy
     lines = printed.out.splitlines()
     assert lines[0] == f"in {tmp_path}/runs/cpu/tests.runs-Walk:"
     assert any("drqv2/seed-1" in line and "waiting" in line for line in lines)
-    assert re.search(r"^each run: 1,200 frames, \d+ MB memory, [\d.]+ kB disk$", printed.out, re.M)
+    memory = r"\d+ MB memory of its process \([\d.]+ kB of it the replay buffer\)"
+    assert re.search(rf"^each run: 1,200 frames, {memory}, [\d.]+ kB disk$", printed.out, re.M)
     assert "time: unknown" in lines[-1] and "--measure" in lines[-1]
     assert not list(tmp_path.iterdir())
 

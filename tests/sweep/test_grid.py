@@ -104,11 +104,12 @@ def test_a_wrong_value_is_refused_before_anything_runs():
 
 
 def test_a_setting_of_some_methods_is_for_these():
-    both = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2", "tdmpc"], "seeds": 1}
-    drqv2, tdmpc = grid_from(both | {"settings": {"mode": "joint"}}).configs(Path("runs"))
-    assert drqv2.agent.mode == "joint" and "mode" not in tdmpc.as_dict()
-    grid = grid_from(both | {"settings": {"mode": "nonsense"}})
-    with pytest.raises(ValueError, match="cheetah_run, drqv2: mode must be one of"):
+    some = {"tasks": ["dmc:cheetah_run"], "methods": ["drqv2", "simsr", "tdmpc"], "seeds": 1}
+    drqv2, simsr, tdmpc = grid_from(some | {"settings": {"mode": "joint"}}).configs(Path("runs"))
+    assert simsr.agent.mode == "joint" and "mode" not in tdmpc.as_dict()
+    assert drqv2.agent.mode == "balanced"  # the preset's, without effect
+    grid = grid_from(some | {"settings": {"mode": "nonsense"}})
+    with pytest.raises(ValueError, match="cheetah_run, simsr: mode must be one of"):
         grid.configs(Path("runs"))
 
 
@@ -116,9 +117,42 @@ def test_a_set_value_must_be_for_a_method_that_is_left(tmp_path):
     path = tmp_path / "grid.yaml"
     path.write_text("{tasks: [dmc:cheetah_run], methods: [drqv2, tdmpc], settings: {horizon: 4}}")
     assert choose_grid(str(path), methods=["drqv2"]).settings == {"horizon": 4}  # of the file
-    assert choose_grid(str(path), settings=["mode=joint"]).settings["mode"] == "joint"
-    with pytest.raises(ValueError, match="--set: no method of the grid has mode; revbis train "):
-        choose_grid(str(path), methods=["tdmpc"], settings=["mode=joint"])
+    assert choose_grid(str(path), settings=["hidden=9"]).settings["hidden"] == 9
+    assert choose_grid(str(path), settings=["channels=9"]).settings["channels"] == 9
+    with pytest.raises(ValueError, match="--set: no method of the grid has mode: leave it out"):
+        choose_grid(str(path), methods=["drqv2", "tdmpc"], settings=["mode=joint"])
+
+
+def folders(methods, overrides):
+    """Below "out", the folders of a grid's runs with their weight of the objective, by method."""
+    grid = grid_from({"tasks": "a:b", "methods": methods, "seeds": 1, "overrides": overrides})
+    runs: dict[str, list[str]] = {method: [] for method in methods}
+    for config in grid.configs(Path("out")):
+        runs[config.method].append(config.out.relative_to("out").as_posix())
+    return runs
+
+
+def test_a_method_without_the_overrides_is_trained_once_beside_their_folders():
+    weights = {"light": {"objective_weight": 0.1}, "heavy": {"objective_weight": 10.0}}
+    assert folders(["drqv2", "simsr"], weights) == {"drqv2": ["."], "simsr": ["light", "heavy"]}
+    base = weights | {"base": {}}
+    assert folders(["drqv2", "simsr"], base) == {
+        "drqv2": ["base"],
+        "simsr": ["light", "heavy", "base"],
+    }
+
+
+def test_overrides_that_are_the_same_for_a_method_are_one():
+    sizes = {
+        "a": {"hidden": 64, "objective_weight": 1.0},
+        "b": {"hidden": 64, "objective_weight": 9.0},
+        "c": {"beta": 0.5},
+    }
+    assert folders(["drqv2", "simsr", "mico"], sizes) == {
+        "drqv2": ["a", "."],
+        "simsr": ["a", "b", "."],
+        "mico": ["a", "b", "c"],
+    }
 
 
 def test_what_is_no_yaml_is_told_in_one_line(tmp_path):
@@ -140,3 +174,34 @@ def test_settings_from_words():
     for word, message in (("frames", "NAME=VALUE"), ("framse=1", "unknown framse")):
         with pytest.raises(ValueError, match=message):
             parse_settings([word])
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("tasks: [a]\nmethods: [mico]\nseeds: 1\nseeds: 2\n", "seeds"),
+        ("tasks: [a]\nmethods: [mico]\nsettings: {frames: 1, frames: 2}\n", "frames"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path, text, key):
+    path = tmp_path / "grid.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"grid.yaml is not YAML: {key} is there twice"):
+        read_grid(str(path))
+
+
+def test_many_seeds_are_compared_once_each(monkeypatch):
+    """A thousand seeds cost no million comparisons."""
+    compared = []
+
+    class Seed(int):
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == int(other)
+
+        __hash__ = int.__hash__
+
+    seeds = tuple(map(Seed, range(1000)))
+    monkeypatch.setattr("revbis.sweep.grid.schema.validate_fields", lambda grid: None)
+    Grid(("dmc:cheetah_run",), ("drqv2",), seeds)
+    assert len(compared) < 10_000

@@ -7,21 +7,18 @@ import numpy as np
 import pytest
 from tests.sweep.grids import small_grid
 
-from revbis.runs import preflight
+from revbis.runs import memory, preflight
 from revbis.runs.config import Config
+from revbis.runs.memory import activation_bytes, disk_bytes, memory_bytes
 from revbis.runs.presets import preset_config
 from revbis.sweep import backend as places
-from revbis.sweep import plan
 from revbis.sweep import plan as plans
 from revbis.sweep.backend import Backend, local_workers
 from revbis.sweep.driver import Entry, RunProgress
 from revbis.sweep.plan import (
     Speed,
-    activation_bytes,
-    disk_bytes,
     forecast,
     make_plan,
-    memory_bytes,
     representatives,
     run_plan,
     seconds_left,
@@ -151,8 +148,8 @@ def _bytes(replay) -> tuple[int, int]:
 @pytest.mark.parametrize(("capacity", "frames"), [(300, 10_000), (10_000, 1200)])
 def test_memory_is_that_of_a_real_replay(observation, capacity, frames):
     config = CPU.with_settings(observation=observation, replay_capacity=capacity, frames=frames)
-    fixed = plan._PROCESS_BYTES + activation_bytes(config, config.agent.batch_size)
-    in_frames, rest = _bytes(_filled(config, plan._ACTIONS))
+    fixed = memory.PROCESS_BYTES + activation_bytes(config, config.agent.batch_size)
+    in_frames, rest = _bytes(_filled(config, memory.ACTIONS))
     assert memory_bytes(config) == fixed + in_frames + rest
     on_disk = config.with_settings(replay_storage="disk")
     assert memory_bytes(on_disk) == fixed + rest

@@ -71,6 +71,18 @@ def test_figures_from_runs_that_are_there(name, tmp_path, capsys):
     assert kinds == {".png", ".svg", ".pdf"}
 
 
+def test_a_part_of_the_runs(tmp_path, capsys):
+    words = ["reproduce", "table1", "--dry-run", "--out", str(tmp_path / "runs")]
+    part = ["--tasks", "dmc:cartpole_balance", "--methods", "drqv2", "simsr-rev", "--seeds", "1"]
+    main([*words, *part])
+    printed = capsys.readouterr().out
+    assert "2 runs" in printed and "drqv2/seed-1" in printed and "each run: " in printed
+    assert not list(tmp_path.iterdir())
+    write_run(tmp_path, [1.0, 2.0], task="dmc:cartpole_balance", method="drqv2", seed=1)
+    _reproduce("table1", *part, "--no-sweep", "--out", str(tmp_path))
+    assert "1 of 2 runs" in capsys.readouterr().err
+
+
 def test_missing_runs_are_told(tmp_path, capsys, caplog):
     assert "leave out --no-sweep" in fails(
         capsys, "reproduce", "table1", "--no-sweep", "--out", str(tmp_path)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from revbis.tabular import examples, mico, pi_bisimulation, policy_value, revised
+from revbis.tabular import examples, mico, pi_bisimulation, policy_value, revised, reward_laws
 from tabular.reference import dense, gaps
 
 # The toy MDP, by hand, with the rewards as stated: in s1 the policy earns 0 and stays, or earns 1
@@ -94,6 +94,23 @@ def test_delay_chain_has_the_value_gap_it_states():
     mdp, policy = examples.delay_chain(5)
     V = policy_value(mdp, policy, 0.9)
     assert gaps(V)[0, 6] == pytest.approx(0.9**5 / 0.1)
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_two_coins_differ_only_in_when_chance_decides(gamma):
+    # Two steps after either state the reward is 1 or 0, by a fair coin; all other rewards are 0.
+    # U(0,1) = U(0,0) = U(1,1) = γ²·½. π-bisimulation: d(5,6) = 1, so d(2,3) = γ·½ = d(2,4), and
+    # d(0,1) = γ·W1(2; 3 or 4) = γ²/2.
+    mdp, policy = examples.two_coins()
+    result = revised(mdp, policy, gamma, tol=1e-10)
+    assert np.allclose(result.matrix()[:2, :2], gamma**2 / 2, rtol=0, atol=1e-10)
+    assert np.allclose(result.reduced()[:2, :2], 0, rtol=0, atol=2e-10)
+    assert np.allclose(mico(mdp, policy, gamma).reduced()[0, 1], 0, atol=1e-6)
+    assert pi_bisimulation(mdp, policy, gamma).pairs(0, 1) == pytest.approx(gamma**2 / 2, abs=1e-6)
+    laws = reward_laws(mdp, policy)
+    assert laws.n_lags == 3  # later rewards are 0 for sure
+    for lag in range(3):
+        assert np.array_equal(laws.at(lag)[0], laws.at(lag)[1])
 
 
 @pytest.mark.parametrize(

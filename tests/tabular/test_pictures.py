@@ -31,6 +31,28 @@ def test_ticks_are_whole_numbers_and_the_mdp_is_named(size: int, tmp_path: Path,
     plt.close(figure)
 
 
+@pytest.mark.parametrize("count", [1, 2, 4, 6])
+def test_a_panel_for_each_horizon(count: int, tmp_path: Path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plt, "close", drawn.append)
+    laws = tabular.reward_laws(*examples.four_rooms(5), 0.95)
+    gammas = [0.0, 0.5, 0.6, 0.8, 0.9, 0.95][:count]
+    pictures.draw_horizons([laws.distance(g) for g in gammas], 3, tmp_path / "x.png", "rooms")
+    coins = tabular.reward_laws(*examples.two_coins(), 0.95)
+    pictures.draw_horizons([coins.distance(c=g) for g in gammas], 0, tmp_path / "y.png", "coins")
+    monkeypatch.undo()
+    titles = [[axes.get_title() for axes in each.axes if axes.get_title()] for each in drawn]
+    steps = ["1 step", "2 steps", "2.5 steps", "5 steps", "10 steps", "20 steps"]
+    assert titles[0] == [f"γ = {g:g} ({s})" for g, s in zip(gammas, steps, strict=False)]
+    assert titles[1] == [f"c = {g:g} ({s})" for g, s in zip(gammas, steps, strict=False)]
+    assert drawn[0].get_suptitle().startswith("rooms: distance from state 3 as the horizon grows")
+    assert drawn[1].get_suptitle().startswith("coins: distances as the horizon grows")
+    image = drawn[0].axes[0].images[0].get_array()
+    assert np.isclose(np.nanmax(image), laws.distance(gammas[0]).row(3).max())
+    for figure in drawn:
+        plt.close(figure)
+
+
 @pytest.mark.parametrize(("eps", "classes"), [(0.0, None), (100.0, 1)])
 def test_classes_on_a_grid(eps: float, classes: int | None, tmp_path: Path, monkeypatch):
     drawn = []

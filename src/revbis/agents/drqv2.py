@@ -169,6 +169,7 @@ class ActorCriticParts:
         critic: The rest of the critic.
         target: The target critic, a slowly moving copy.
         tokens: What the critics read of an action: by default the action itself.
+        projection: Whether a loss beside the critic's reads the features, too.
 
     Args:
         observation_shape: (C, H, W) of images, or (D,) of vectors.
@@ -194,6 +195,7 @@ class ActorCriticParts:
         token_size: int | None = None,
     ) -> None:
         self.settings = s = settings
+        self.projection = projection
         self.encoder: PixelEncoder | VectorEncoder
         if len(observation_shape) == 3:
             self.encoder = PixelEncoder(observation_shape, s.channels, s.strides).to(device)
@@ -725,7 +727,8 @@ class ActorCritic(BaseAgent):
         Raises:
             ValueError: If the state is of another method or mode, or does not fit this agent.
         """
-        check_state(state, method=self._method, mode=self.settings.mode)
+        mode = {"mode": self.settings.mode} if self.parts.projection else {}
+        check_state(state, method=self._method, **mode)
         with fitting():
             modules = self.parts.modules()
             for name in modules | state["networks"]:  # neither may have one that the other has not
@@ -875,12 +878,9 @@ class DrQV2(ActorCritic):
         # Losses.
         policy_action = self._policy_action(features, objective, deviation)
         out = self._compare(batch, objective, z, following, policy_action)
-        loss = out.representation_loss
-        if out.coefficient_loss is not None:
-            loss = loss + out.coefficient_loss
         # Step.
         with self.descent("objective", "coefficient"):
-            loss.backward()  # type: ignore[no-untyped-call]
+            out.loss.backward()  # type: ignore[no-untyped-call]
         return out
 
     @torch.no_grad()

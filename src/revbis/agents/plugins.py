@@ -10,6 +10,7 @@ import torch
 
 from revbis.agents.base import Agent
 from revbis.io import schema
+from revbis.io.files import read_tensors
 from revbis.io.plugins import (
     call_factory,
     check_call,
@@ -98,12 +99,11 @@ def _saved(state: object) -> dict[str, Any]:
     buffer = io.BytesIO()
     try:
         torch.save(state, buffer)
-        buffer.seek(0)
-        loaded: dict[str, Any] = torch.load(buffer, map_location="cpu", weights_only=True)
+        loaded: dict[str, Any] = read_tensors(buffer.getvalue())
     except Exception as problem:
         raise ValueError(
             "state_dict() must hold tensors, numbers, texts, lists and dicts only: a checkpoint "
-            f"cannot restore it ({schema.reason(problem):.120})"
+            f"cannot restore it ({schema.reason(problem)})"
         ) from problem
     return loaded
 

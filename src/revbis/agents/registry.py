@@ -7,11 +7,12 @@ its factory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from revbis.agents.presets import dreamerv3_presets, taco_presets, tdmpc_presets
 from revbis.agents.settings import (
+    OF_OBJECTIVE,
     DreamerV3Settings,
     DrQV2Settings,
     OwnSettings,
@@ -19,7 +20,7 @@ from revbis.agents.settings import (
     TDMPCSettings,
 )
 from revbis.io.plugins import FORM, is_factory_name, load_factory
-from revbis.objectives.registry import OBJECTIVES, check_name, needs_one_step
+from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name, needs_one_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ class AgentEntry:
         builder: "module:function" that builds it; imported on first use, with torch.
         description: What it is, in a few words.
         objectives: Whether it accepts an objective, in a field `objective` of its settings.
+        of_objective: The settings that have no effect without an objective; by name, the option of
+            the objective that they need, or None if any objective will do.
         presets: By preset, task and observation (pixels or state), the settings that differ for
             this agent, each as value and source; None if none does.
         requires: A module outside the core that it needs, and the extra of revbis that installs it.
@@ -50,6 +53,7 @@ class AgentEntry:
     builder: str
     description: str = ""
     objectives: bool = False
+    of_objective: Mapping[str, str | None] = field(default_factory=dict)
     presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
     requires: tuple[str, str] | None = None
     acting: str | None = None
@@ -76,6 +80,21 @@ class Method(NamedTuple):
         """Settings whose defaults differ from the agent's, because the objective requires it."""
         one_step = self.objective is not None and needs_one_step(self.objective)
         return {"transition": "one_step"} if one_step else {}
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Names of the agent's settings that have an effect for this method."""
+        return self.agent.flags - self.without.keys()
+
+    @property
+    def without(self) -> dict[str, str]:
+        """The agent's other settings, and what they need that this method does not have."""
+        of, objective = self.agent.of_objective, self.objective
+        if objective is None:
+            return dict.fromkeys(of, "objective")
+        options = accepted_options(objective)
+        known = objective in OBJECTIVES  # of a user's own, the options are not
+        return {k: v for k, v in of.items() if known and v is not None and v not in options}
 
     def settings(self, **values: Any) -> AgentSettings:
         """The agent's settings with these values.
@@ -107,7 +126,8 @@ def _shipped(
     return AgentEntry(name, settings, f"{module}:{kind}", text, acting=acting, **more)
 
 
-_DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", objectives=True)
+_OBJECTIVES: dict[str, Any] = {"objectives": True, "of_objective": OF_OBJECTIVE}
+_DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", **_OBJECTIVES)
 _TACO = "TACO: DrQ-v2 with action tokens and contrastive losses"
 _TDMPC = "TD-MPC: planning in a learned latent space"
 _DREAMERV3 = "Dreamer-v3 by sheeprl; needs revbis[dreamer]"

@@ -199,6 +199,26 @@ class ActorCriticSettings(AgentSettings):
         return replace(self, compile=False, precision="float32")
 
 
+# The settings of DrQ-v2 that have no effect without an objective. Those that set or need one of its
+# options have that as their value; they have no effect with an objective that lacks it.
+OF_OBJECTIVE: dict[str, str | None] = {
+    "mode": None,
+    "latent_dim": None,
+    "objective_learning_rate": None,
+    "objective_weight": None,
+    "encoder_norm": None,
+    "transition": None,
+    "coefficient_learning_rate": "coefficient",
+    "objective_loss": "loss",
+    "normalisation": "normalisation",
+    "pairing": "pairing",
+    "beta": "beta",
+    "coefficient": "coefficient",
+    "reward_scale": "reward_scale",
+    "objective_hidden": "hidden",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class DrQV2Settings(ActorCriticSettings):
     """DrQ-v2 and its bisimulation objective; the defaults are the paper's."""
@@ -207,8 +227,8 @@ class DrQV2Settings(ActorCriticSettings):
     """The objective by name or as package.module:factory; it follows from the method."""
     encoder_norm: bool = False
     """LayerNorm on φ, the objective's embedding: between its linear projection and the objective's
-    own scaling, for states and next states; the objective trains it. drqv2 alone has no φ, and the
-    trunks of actor and critic always have theirs, so there it changes nothing."""
+    own scaling, for states and next states; the objective trains it. The trunks of actor and critic
+    always have theirs."""
     coefficient_learning_rate: Above = 1e-4
     """Adam's learning rate for the coefficient c."""
     transition: Literal["n_step", "one_step"] = "n_step"

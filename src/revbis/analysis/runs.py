@@ -87,7 +87,7 @@ def as_count(value: Any) -> int | None:
 
 
 # Not part of a method: where and on what it ran, and how it was evaluated.
-_ASIDE = SAFE | {"task", "method", "seed", "eval_every", "eval_episodes", "yardstick_every"}
+_ASIDE = SAFE | {"task", "method", "name", "seed", "eval_every", "eval_episodes", "yardstick_every"}
 _LARGEST_RETURN = 1e100
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class Run:
     @property
     def settings(self) -> tuple[tuple[str, Any], ...]:
         """What the runs of one group have in common."""
-        values = sorted(self.config.as_dict().items())
+        values = sorted(self.config.effective().items())
         return tuple(
             (k, tuple(v) if isinstance(v, list) else v) for k, v in values if k not in _ASIDE
         )

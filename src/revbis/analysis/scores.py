@@ -130,7 +130,8 @@ def group_scores(
 
     Args:
         group: The runs.
-        kind: final: the last evaluation; best: the highest; area: the mean height of the curve.
+        kind: final: the last evaluation; best: the highest after frame 0, where the agent is
+            untrained; area: the mean height of the curve.
         budget: In frames.
         of: Returns or success rates; by default how the task is scored.
         variants: As for `curve`.
@@ -151,10 +152,13 @@ def group_scores(
     frames, scores = align_curves(list(used.values()), budget)
     if not len(frames):
         return None
-    if kind == "final":
-        values = scores[:, -1]
+    if kind == "best":
+        frames, scores = frames[frames > 0], scores[:, frames > 0]
+        if not len(frames):
+            return None
+        values = scores.max(axis=1)
     else:
-        values = scores.max(axis=1) if kind == "best" else stats.area(frames, scores)
+        values = scores[:, -1] if kind == "final" else stats.area(frames, scores)
     short = tuple(seed for seed in group.seeds if seed not in there)
     return GroupScores(tuple(used), values, int(frames[-1]), short)
 

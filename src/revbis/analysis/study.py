@@ -27,8 +27,8 @@ class TidyRow(NamedTuple):
     """One evaluation in the tidy table.
 
     Attributes:
-        method: The group's label: the method, with the settings in which it differs from another
-            group of that method.
+        method: The group's label: the method, with its runs' name, and the settings in which it
+            differs from another group of that method and name.
         task: The task.
         seed: The run's seed.
         frames: The frame it was due at, in simulator steps.
@@ -61,7 +61,8 @@ class RunGroup:
     """Runs that differ only in their seed, and may therefore be averaged.
 
     Attributes:
-        label: The method and, where it has several groups, the settings in which they differ.
+        label: The method, its runs' name if they have one and, where there are several such groups,
+            the settings in which they differ.
         task: The task.
         runs: By seed.
     """
@@ -206,7 +207,7 @@ def _without_doubles(runs: Sequence[Run], problem: OnProblem) -> list[Run]:
     """One run of each identity: the one with more frames, or the first."""
     runs_by_identity: dict[Any, Run] = {}
     for run in runs:
-        identity = (run.config.task, run.config.method, run.config.seed, run.settings)
+        identity = (run.config.task, run.config.label, run.config.seed, run.settings)
         other = runs_by_identity.get(identity)
         if other is None:
             runs_by_identity[identity] = run
@@ -221,7 +222,7 @@ def _grouped(runs: Sequence[Run]) -> list[RunGroup]:
     labels = _labels(runs)
     by_group: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        by_group[run.config.task, labels[run.config.method, run.settings]].append(run)
+        by_group[run.config.task, labels[run.config.label, run.settings]].append(run)
     return [
         RunGroup(label, task, tuple(sorted(members, key=lambda run: run.config.seed)))
         for (task, label), members in sorted(by_group.items(), key=lambda item: item[0])
@@ -229,22 +230,24 @@ def _grouped(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def _labels(runs: Sequence[Run]) -> dict[Any, str]:
-    """A name for each method and its settings; only settings that differ are in it.
+    """A name for each method, its runs' name if they have one, and their settings.
 
-    Settings that depend on the task, as a preset's may, do not separate groups: only runs of one
-    method on one task are compared.
+    Only settings that differ among runs of one method and name are in it. Settings that depend on
+    the task, as a preset's may, do not separate groups: only runs on one task are compared.
     """
     differing: dict[str, set[str]] = defaultdict(set)
     first: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
-        values = dict(run.settings)
-        other = first.setdefault((run.config.method, run.config.task), values)
-        differing[run.config.method] |= {k for k in values if values[k] != other[k]}
+        label, values = run.config.label, dict(run.settings)
+        other = first.setdefault((label, run.config.task), values)
+        differing[label] |= {k for k in values if values[k] != other[k]}
     labels = {}
     for run in runs:
-        method, values = run.config.method, dict(run.settings)
-        marks = [f"{name}={values[name]}" for name in sorted(differing[method])]
-        labels[method, run.settings] = f"{method} ({', '.join(marks)})" if marks else method
+        label, values = run.config.label, dict(run.settings)
+        named = [] if run.config.name is None else [run.config.name]
+        marks = named + [f"{name}={values[name]}" for name in sorted(differing[label])]
+        text = f"{run.config.method} ({', '.join(marks)})" if marks else label
+        labels[label, run.settings] = text
     return labels
 
 
@@ -271,7 +274,7 @@ def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
     every = sorted({seed for group in groups for seed in group.seeds})
     separate = ""
     for group in sorted(groups, key=lambda group: (group.label, group.task)):
-        if group.label not in (group.runs[0].config.method, separate):
+        if group.label not in (group.runs[0].config.label, separate):
             separate = group.label
             yield StudyProblem(Kind.SEPARATE, details={"label": separate})
         about = {"task": group.task, "label": group.label}

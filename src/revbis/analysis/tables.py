@@ -117,7 +117,8 @@ class Table:
         Args:
             width: Of the terminal, in columns; no line is longer.
         """
-        names = [f"{column.label} ({column.source})" for column in self.columns]
+        both = len({column.source for column in self.columns}) > 1
+        names = [f"{each.label} ({each.source})" if both else each.label for each in self.columns]
         room = max(map(len, names), default=0)
         lines = [*_indented(self.full_caption(marks=False), width, ""), ""]
         for name, cells in self.rows:

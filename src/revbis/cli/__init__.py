@@ -8,11 +8,13 @@ import os
 import re
 import sys
 import warnings
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial, wraps
 from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, NoReturn, cast
+
+from revbis.cli.interrupts import CODE, ending_soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +45,9 @@ _MOVED = {
 _LIST = re.compile(
     r"Could not (?:parse arguments|find valid parse for arguments:) (\[.*?\])(?: into .*)?$"
 )
+# Where a line of tyro's help names flags: -o PATH, --out PATH or --watch, --no-watch.
+_FLAGS = re.compile(r"^[│ ]*((?:-\w[^,]*, )?--[\w-]+(?:, --[\w-]+)*)", re.MULTILINE)
+_FLAG = re.compile(r"--[\w-]+")
 # PyTorch's errors of every device, and how much it asked for, if they say so.
 _MEMORY = re.compile(
     r"(?:out of|not enough|can't allocate) memory(?:.*?ried to allocate ([\d.]+ \w+))?", re.DOTALL
@@ -61,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            _main(words)
+            with ending_soon() as interrupts:
+                _main(words, interrupts)
         finally:
             if sys.stdout is not None:  # it is None after >&-
                 sys.stdout.flush()  # here, because errors at interpreter exit cannot be handled
@@ -69,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end_of_output(error)
 
 
-def _main(words: list[str]) -> None:
+def _main(words: list[str], interrupts: list[int]) -> None:
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         sys.exit(0 if words else 2)
@@ -89,45 +95,95 @@ def _main(words: list[str]) -> None:
     _show_log()
     try:
         _parse(words[0], words[1:])()
-    except (ValueError, MemoryError, ModuleNotFoundError) as error:
+    except KeyboardInterrupt:
+        _leave_interrupted()
+    except Exception as error:
+        if interrupts:  # a disturbed import may fail in any way
+            _leave_interrupted()
+        _fail_if_known(error)
+        raise
+
+
+def _leave_interrupted() -> NoReturn:
+    print("\nrevbis: interrupted", file=sys.stderr)
+    sys.exit(CODE)
+
+
+def _fail_if_known(error: Exception) -> None:
+    """Reports a user's mistake, or what a machine lacks, in one line."""
+    if isinstance(error, (ValueError, MemoryError, ModuleNotFoundError)):
         _fail(str(error) or type(error).__name__)
-    except RuntimeError as error:
+    if isinstance(error, RuntimeError):
         from revbis.runs.folder import SupersededError
 
         if isinstance(error, SupersededError):
             _fail(str(error), code=1)
         if memory := _MEMORY.search(str(error)):
             _fail(_out_of_memory(memory[1]))
-        raise
-    except KeyboardInterrupt:
-        print("\nrevbis: interrupted", file=sys.stderr)
-        sys.exit(130)
 
 
 def _parse(group: str, words: list[str]) -> Callable[[], None]:
     """The command with its flags filled in; reports a mistake in one line, not in tyro's box."""
+    errors = StringIO()
+    try:
+        with redirect_stderr(errors):
+            return _filled_in(group, words)
+    except ValueError as problem:
+        _fail(_misspelt_flag(group, words) or str(problem))
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        _fail(_misspelt_flag(group, words) or _in_one_line(errors.getvalue(), f"revbis {group}"))
+
+
+def _filled_in(group: str, words: list[str]) -> Callable[[], None]:
+    """The command with its flags filled in.
+
+    Raises:
+        SystemExit: After help; and after a mistake, which tyro prints in a box.
+        ValueError: For a mistake that the command itself finds.
+    """
     import tyro
 
     from revbis.cli.flags import flag_rules
 
-    module = import_module(f"revbis.cli.{group}")
-    name, errors = f"revbis {group}", StringIO()
-    try:
-        with redirect_stderr(errors), flag_rules():
-            if hasattr(module, "parse"):
-                return cast("Callable[[], None]", module.parse(words, name))
-            if hasattr(module, "COMMANDS"):
-                commands = {key: _deferred(run) for key, run in module.COMMANDS.items()}
-                parsed = tyro.extras.subcommand_cli_from_dict(
-                    commands, prog=name, description=module.__doc__, args=words
-                )
-            else:
-                parsed = tyro.cli(_deferred(module.command), prog=name, args=words)
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        _fail(_in_one_line(errors.getvalue(), name))
+    module, name = import_module(f"revbis.cli.{group}"), f"revbis {group}"
+    with flag_rules():
+        if hasattr(module, "parse"):
+            return cast("Callable[[], None]", module.parse(words, name))
+        if hasattr(module, "COMMANDS"):
+            commands = {key: _deferred(run) for key, run in module.COMMANDS.items()}
+            parsed = tyro.extras.subcommand_cli_from_dict(
+                commands, prog=name, description=module.__doc__, args=words
+            )
+        else:
+            parsed = tyro.cli(_deferred(module.command), prog=name, args=words)
     return cast("Callable[[], None]", parsed)
+
+
+def _misspelt_flag(group: str, words: list[str]) -> str | None:
+    """The message for the first flag that is unknown but near a known one; None without one."""
+    from revbis.io.schema import nearest
+
+    known = _known_flags(group, words)
+    for word in words:
+        flag = word.partition("=")[0].replace("_", "-")
+        if known and flag.startswith("--") and flag.strip("-") and flag not in known:
+            near = nearest(flag.strip("-"), [each.strip("-") for each in known])
+            if near:
+                hint = near.replace(" '", " --").replace("'", "")
+                return f"unknown flag {flag}{hint} (see revbis {group} --help)"
+    return None
+
+
+def _known_flags(group: str, words: list[str]) -> list[str]:
+    """The flags in the help of a command; none if these words have no help."""
+    first = bool(words) and not words[0].startswith("-")
+    place = int(first and hasattr(import_module(f"revbis.cli.{group}"), "COMMANDS"))
+    text = StringIO()
+    with redirect_stdout(text), redirect_stderr(StringIO()), suppress(SystemExit, ValueError):
+        _filled_in(group, [*words[:place], "--help", *words[place:]])
+    return [flag for line in _FLAGS.findall(text.getvalue()) for flag in _FLAG.findall(line)]
 
 
 def _deferred(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:

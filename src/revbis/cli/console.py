@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import count
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from revbis.io.text import format_duration, lay_out, line_width
@@ -112,25 +110,6 @@ def status_line() -> Iterator[Callable[[Callable[[], str]], None]]:
 
     with live or nullcontext():
         yield show
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM for a clean exit; a second one exits immediately."""
-    caught: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-        print("\nrevbis: saving; press Ctrl-C again to quit now", file=sys.stderr, flush=True)
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _plain_lines(total: float) -> Callable[[str, float], None]:

@@ -20,6 +20,7 @@ def command(
     seed: int = 1000,
     video: Path | None = None,
     out: Path | None = None,
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Evaluates the newest checkpoint of a run with the mean action.
 
@@ -29,6 +30,8 @@ def command(
         seed: Seed from which the seeds of all episodes are derived.
         video: mp4 file for a video of the first episode, larger than the agent's observations.
         out: JSON file for the results of each episode.
+        trust: Import the task, agent or objective that the run's folder names as
+            package.module:factory.
     """
     from revbis.io import runtime, schema
 
@@ -40,7 +43,7 @@ def command(
     from revbis.runs.run import open_run
     from revbis.runs.seeds import Stream, episode_seeds
 
-    config, agent = open_run(run)
+    config, agent = open_run(run, trust=trust)
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
     seeds, played = episode_seeds(seed, Stream.COMMAND, episodes), []
     with step_bar(episodes) as advance:

@@ -50,7 +50,8 @@ def command(
     objective alone, without maximising reward. Its distances are compared with the exact metric of
     the same method and with value gaps. All of it takes about 50 minutes on two cores, --quick at
     most 2. Finished parts are kept: after an interruption, repeat the command.
-    Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html.
+    Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html. What
+    --out has of other methods with the same settings stays in all of them.
 
     revbis exactness --quick
 

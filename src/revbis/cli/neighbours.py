@@ -17,6 +17,7 @@ def command(
     episodes: int = 4,
     seed: int = 0,
     out: Path | None = None,
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Draws states of a run's task beside their nearest states under its learned metric.
 
@@ -30,6 +31,8 @@ def command(
         episodes: Episodes that provide the states.
         seed: Seed of the episodes and of the choice of queries.
         out: PNG file to write; by default neighbours.png in the run's folder.
+        trust: Import the task, agent or objective that the run's folder names as
+            package.module:factory.
     """
     from revbis.io import runtime, schema
 
@@ -44,7 +47,7 @@ def command(
 
     if out is None:
         check_writable(run)
-    config, agent = open_run(run)
+    config, agent = open_run(run, trust=trust)
     nearest = find_neighbours(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
     )

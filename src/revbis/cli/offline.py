@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from revbis.cli.console import print_table
 from revbis.cli.exactness import check_flags, run_cells
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from revbis.representation.offline import OfflineCell
+    from revbis.runs.config import Config
 
 _MOST_EPISODES = 1000
 _NAME = "offline"
@@ -26,6 +29,7 @@ def command(
     episodes: int = 10,
     workers: int | None = None,
     out: Path = Path("revbis-offline"),
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Trains encoders by objectives alone on the replay buffer of a run, and measures them.
 
@@ -53,6 +57,8 @@ def command(
         workers: Number of processes, each with a copy of the buffer; by default one for each core,
             or as many as fit into memory.
         out: Folder for the results.
+        trust: Import the task, agent or objective that the run's folder names as
+            package.module:factory; an objective that --objective names needs no such flag.
     """
     from revbis.io import runtime, schema
 
@@ -60,38 +66,41 @@ def command(
     schema.integer(episodes, "--episodes", 2, _MOST_EPISODES)
     runtime.prepare(1)  # the workers share the cores
     from revbis.representation.offline import OfflineSettings, plan, plan_stored
-    from revbis.runs.folder import unpacked
+    from revbis.runs.config import Config
+    from revbis.runs.folder import CONFIG, unpacked
 
     names, settings = (*methods, *objective), OfflineSettings(steps=steps, episodes=episodes)
     if replay is None:
         _run(plan_stored(out, names, seeds, settings), out, 1)
     else:
         replay = unpacked(replay)
-        _run(plan(replay, names, seeds, settings), out, workers or _fitting(replay))
+        config = Config.read(replay / CONFIG)
+        trust = trust or set(config.code) <= set(objective)
+        cells = plan(replay, names, seeds, settings, trust=trust)
+        _run(cells, out, workers or _fitting(config))
 
 
-def _fitting(run: Path) -> int:
+def _fitting(config: Config) -> int:
     """How many processes the cores and the memory allow; each has the whole buffer in memory."""
     from dataclasses import replace
 
     from revbis.io.machine import available_bytes
     from revbis.representation.workers import usable_cores
-    from revbis.runs.config import Config
-    from revbis.runs.folder import CONFIG
-    from revbis.sweep.plan import memory_bytes
+    from revbis.runs.memory import memory_bytes
 
-    needed = memory_bytes(replace(Config.read(run / CONFIG), replay_storage="ram"))
+    needed = memory_bytes(replace(config, replay_storage="ram"))
     return max(1, min(usable_cores(), available_bytes() // needed))
 
 
 def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
     from revbis.analysis.figures import draw_offline, save
-    from revbis.representation.cells import read_cell
+    from revbis.representation.cells import kept_results, read_cell
     from revbis.representation.exactness_report import Results, write_csv
     from revbis.representation.offline import run_cell
 
     run_cells(cells, out, read_cell, run_cell, workers)
     rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
+    rows += [kept.result for kept in kept_results(list(cells), out)]
     _print(rows)
     write_csv(Results(rows, ()), out / f"{_NAME}.csv")
     save(draw_offline(rows), out, _NAME)

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from revbis.cli.console import print_table, stop_signals
-from revbis.io.text import format_bytes, format_duration
+from revbis.cli.console import print_table
+from revbis.cli.interrupts import stop_signals
+from revbis.io.text import format_bytes, format_duration, format_interval
 from revbis.runs.folder import ATTEMPTS
 from revbis.sweep.backend import HERE, Backend
 from revbis.sweep.grid import choose_grid
@@ -72,7 +73,7 @@ def command(
     )
     plan = make_plan(chosen, out, backend, retry_failed=retry_failed)
     if dry_run or measure:
-        _print_plan(plan, measure)
+        print_plan(plan, measure=measure)
     else:
         sys.exit(run_and_show(plan))
 
@@ -94,7 +95,8 @@ def run_and_show(plan: Plan) -> int:
     return 0 if sweep.complete else 1
 
 
-def _print_plan(plan: Plan, measure: bool) -> None:
+def print_plan(plan: Plan, *, measure: bool) -> None:
+    """Prints a sweep's runs and what they will take; nothing is started."""
     plan.workers()  # refused before anything is measured
     speeds = _measure(plan) if measure else None
     expected = forecast(plan, speeds)
@@ -105,23 +107,36 @@ def _print_plan(plan: Plan, measure: bool) -> None:
             "time": "unknown" if run.seconds is None else format_duration(run.seconds),
             "frames": f"{run.frames:,}",
             "memory": format_bytes(run.memory),
+            "replay buffer": format_bytes(run.replay),
             "disk": format_bytes(run.disk),
         }
         for run in expected.runs
     ]
-    names = [name for name in ("frames", "memory", "disk") if len({row[name] for row in rows}) == 1]
-    same = {name: rows[0][name] for name in names}
+    names = ("frames", "memory", "replay buffer", "disk")
+    same = {name: rows[0][name] for name in names if len({row[name] for row in rows}) == 1}
     rows = [{name: row[name] for name in row if name not in same} for row in rows]
     print(f"in {expected.folder}:")
     print_table("1 run" if len(rows) == 1 else f"{len(rows)} runs", rows)
     if same:
-        print("each run: " + ", ".join(f"{value} {name}" for name, value in same.items()))
+        print("each run: " + _shared(same))
     print(f"all runs: {format_bytes(expected.disk)} disk")
     print(_time_line(expected, measured=bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
     if plan.lack is not None:
         print(f"revbis: warning: {plan.lack}", file=sys.stderr)
+
+
+def _shared(same: dict[str, str]) -> str:
+    """What all runs have in common."""
+    replay = same.get("replay buffer")
+    of_it = f" of its process ({replay} of it the replay buffer)"
+    words = [
+        f"{value} {name}{of_it if name == 'memory' and replay else ''}"
+        for name, value in same.items()
+        if name != "replay buffer" or "memory" not in same
+    ]
+    return ", ".join(words)
 
 
 def _time_line(expected: Forecast, *, measured: bool) -> str:
@@ -152,6 +167,6 @@ def _measure(plan: Plan) -> dict[str, Speed] | None:
             print(f"revbis: warning: {problem}", file=sys.stderr)
             continue
         times = {"step": speed.step, "action": speed.act, "update": speed.update}
-        words = [f"{1000 * seconds:.3g} ms per {name}" for name, seconds in times.items()]
+        words = [f"{format_interval(seconds)} per {name}" for name, seconds in times.items()]
         print(f"{what}: {', '.join(words)}", file=sys.stderr)
     return speeds or None

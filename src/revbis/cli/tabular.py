@@ -199,11 +199,62 @@ def bounds(source: SourceFlags, gamma: float = 0.9, c: float = 0.5, tol: float =
         sys.exit(1)
 
 
+def horizons(
+    source: SourceFlags,
+    gammas: tuple[float, ...] = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99),
+    weighted: bool = False,
+    tol: float = 1e-6,
+    level: Level = "state",
+    origin: int = 0,
+    out: Path = _OUT,
+) -> None:
+    """Shows the revised metric as its horizon grows, all horizons from one solve.
+
+    The laws of the reward at each lag do not depend on the discount. They are solved once, and the
+    metric is read from them at each discount.
+
+    Examples: revbis tabular horizons --example rooms;
+    revbis tabular horizons --example delay --gammas 0.5 0.9 0.99 --weighted.
+
+    Args:
+        source: Where the MDP comes from.
+        gammas: The discounts, each in [0, 1): rewards k steps ahead have weight γ^k.
+        weighted: Read the discounts as coefficients c: rewards k steps ahead have weight (1−c)c^k.
+        tol: Target error of every distance; the certified error is printed.
+        level: Distances of states, or of state-action pairs.
+        origin: The state whose distances the maps on a grid show.
+        out: Folder for a .npz file (all distances) and a .png file.
+    """
+    from revbis.io import schema
+    from revbis.io.machine import ensure_fits
+    from revbis.tabular import jobs
+    from revbis.tabular.laws import reward_laws
+
+    if not gammas:
+        raise ValueError("--gammas is empty: give at least one discount")
+    discounts = [schema.discount(each, f"--gammas[{i}]") for i, each in enumerate(gammas)]
+    mdp, policy = jobs.load_mdp(source, max(discounts))
+    jobs.check_origin(mdp, origin)
+    n = mdp.n_states if level == "state" else len(mdp.state_actions)
+    what = f"{len(discounts)} matrices of {n} × {n} distances"
+    ensure_fits(3 * 8 * n**2 * len(discounts), what, "use fewer discounts or states")
+    laws = reward_laws(mdp, policy, max(discounts), tol=tol, level=level)
+    readings = [laws.distance(c=each) if weighted else laws.distance(each) for each in discounts]
+    with new_folder(out):
+        name = jobs.horizons_name(source, readings)
+        endings = jobs.write_horizons(readings, origin, out / name, source.name)
+    title = f"{_describe(source, mdp)}: revised, {laws.n_lags} lags of {len(laws.thresholds)}"
+    rows = [jobs.horizon_row(each, laws.value(each.discount).values) for each in readings]
+    print_table(f"{title} thresholds, solved once", rows, spare=["lags read", "mean self"])
+    _print_files(out, [f"{name} ({', '.join(endings)})"])
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solve,
     "values": values,
     "aggregate": aggregate,
     "bounds": bounds,
+    "horizons": horizons,
 }
 
 

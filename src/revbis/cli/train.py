@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from revbis.agents.registry import OWN
-from revbis.cli.console import print_table, status_line, stop_signals
+from revbis.agents.registry import OWN, resolve
+from revbis.cli.console import print_table, status_line
+from revbis.cli.interrupts import stop_signals
 from revbis.io import runtime
 from revbis.io.plugins import is_factory_name
-from revbis.io.text import format_duration, line_width, wrap
-from revbis.runs.config import Config, RunSettings
+from revbis.io.text import format_bytes, format_duration, format_number, line_width, wrap
+from revbis.runs.config import Config, RunSettings, check_effective
+from revbis.runs.folder import CHECKPOINTS, CONFIG, check_writable
 from revbis.runs.presets import preset_config
 
 if TYPE_CHECKING:
@@ -27,8 +31,14 @@ _HELP = """Trains DrQ-v2, alone or with a bisimulation objective, or another age
 
 revbis train --task dmc:cheetah_run --method simsr-rev --preset paper --seed 1
 
-Repeating the command resumes an interrupted run; Ctrl-C saves first. Defaults are those of
-the preset, which is cpu by default. revbis train --list shows tasks, methods and presets."""
+revbis train RUN resumes the run in a folder, with its own settings; Ctrl-C saves first.
+
+revbis train RUN --frames 200000 extends it.
+
+revbis train --list shows tasks, methods and presets. Defaults are those of the preset, which is cpu
+by default. With other settings, --name NAME keeps a run beside the others."""
+# What a run's folder stands for: it cannot be changed when the folder is given.
+_OF_FOLDER = ("task", "method", "objective", "agent", "preset", "seed", "name", "out")
 
 
 @dataclass(frozen=True)
@@ -43,26 +53,76 @@ class _Call:
     """Discard the run's checkpoints and records and train from frame 0."""
     list: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """List tasks, methods and presets, and exit."""
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With RUN: import the task, agent or objective that its folder names as
+    package.module:factory."""
 
 
 def parse(words: Sequence[str], prog: str) -> Callable[[], None]:
     """The command with its flags filled in; defaults come from the preset and the task."""
     if "--list" in words:
         return _list
+    if words and not words[0].startswith("-"):
+        return _parse_resume(Path(words[0]), words[1:], prog)
     wants_help = "-h" in words or "--help" in words
     task = _given(words, "--task") or ("dmc:cartpole_balance" if wants_help else None)
     if task is None:
-        raise ValueError("--task is required; revbis train --list shows tasks, methods and presets")
+        raise ValueError(
+            "--task is required, or first of all the folder of a run to resume; revbis train "
+            "--list shows tasks, methods and presets"
+        )
     own = {name: _given(words, f"--{name}") for name in ("objective", "agent")}
     method = _method(_given(words, "--method"), **own)
     observation = "state" if _given(words, "--observation") == "state" else "pixels"
     usual = preset_config(_given(words, "--preset") or "cpu", task, method, observation)
+    return _parse_flags(usual, words, prog)
+
+
+def _parse_resume(run: Path, words: Sequence[str], prog: str) -> Callable[[], None]:
+    """The command that resumes the run in a folder, with its settings where flags do not differ."""
+    config = _config_of(run)
+    fixed = [f"--{name}" for name in _OF_FOLDER if _is_given(words, name)]
+    if fixed:
+        raise ValueError(
+            f"{fixed[0]} is what {run} was started with: leave it out to resume that run, or give "
+            "--task and no folder for another one"
+        )
+    return _parse_flags(config, words, prog, run)
+
+
+def _config_of(run: Path) -> Config:
+    """The settings of the run in a folder, of which the folder's place determines `out`."""
+    check_writable(run)
+    config = None
+    if not (run / CONFIG).exists():
+        runtime.prepare()  # before this imports torch
+        from revbis.runs.run import read_config
+
+        config = read_config(run)
+    config = config or Config.read(run / CONFIG)  # which says what is missing
+    inside = config.directory.relative_to(config.out).parts
+    path = run if run.parts[-len(inside) :] == inside else run.resolve()
+    if path.parts[-len(inside) :] != inside:
+        raise ValueError(
+            f"{run} has the settings of a run in {'/'.join(inside)}; rename the folders so that "
+            "its path ends like that"
+        )
+    return replace(config, out=path.parents[len(inside) - 1])
+
+
+def _parse_flags(
+    usual: Config, words: Sequence[str], prog: str, run: Path | None = None
+) -> Callable[[], None]:
+    """The command with the values of a config, of a run in a folder, where flags give no others."""
     kind = _arguments(type(usual.agent))
-    run = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
-    default = kind(run, usual.agent, _Call())
+    own = RunSettings(**{each.name: getattr(usual, each.name) for each in fields(RunSettings)})
+    default = kind(own, usual.agent, _Call())
     flags = tyro.cli(kind, prog=prog, args=words, default=default, description=_HELP)
-    config = Config(**vars(flags.run) | {"method": method}, agent=flags.agent)
-    return partial(_train, config, flags.call.restart)
+    config = Config(**vars(flags.run) | {"method": usual.method}, agent=flags.agent)
+    check_effective((name for name in config.as_dict() if _is_given(words, name)), config.method)
+    if flags.call.trust and run is None:
+        raise ValueError("--trust is for the folder of a run: what --task names is imported anyway")
+    return partial(_train, config, flags.call.restart, None if flags.call.trust else run)
 
 
 def _method(method: str | None, objective: str | None, agent: str | None) -> str:
@@ -92,19 +152,19 @@ def _arguments(agent: type[AgentSettings]) -> type:
     return make_dataclass("Arguments", named, frozen=True)
 
 
-def _train(config: Config, restart: bool) -> None:
+def _train(config: Config, restart: bool, untrusted: Path | None) -> None:
     runtime.prepare()  # before anything imports torch
-    from revbis.runs.run import finished, train
+    from revbis.runs.run import check_trusted, finished, train
 
+    if untrusted is not None:
+        check_trusted(config, untrusted)
     if finished(config) and not restart:
         train(config)  # refuses other settings than the run's, and trains nothing
-        print(
-            f"{config.directory} is finished: {config.frames:,} frames. "
-            "Pass a larger --frames to continue."
-        )
+        _print_finished(config)
         return
-    print(f"{config.task} · {config.method} · {config.preset} · seed {config.seed}")
-    print(f"in {config.directory}")
+    print(f"{config.task} · {config.label} · {config.preset} · seed {config.seed}")
+    print(f"in {config.directory}, action repeat {config.action_repeat}", flush=True)
+    forewarn(config, new=restart or not (config.directory / CHECKPOINTS).exists())
     with stop_signals() as caught, status_line() as show:
         done = train(
             config,
@@ -113,9 +173,80 @@ def _train(config: Config, restart: bool) -> None:
             restart=restart,
         )
     if not done:
-        print(f"saved in {config.directory}; repeat the command to resume")
+        print(f"saved; to resume: {_resuming(config)}")
         sys.exit(128 + caught[0])
     _print_result(config)
+
+
+def _print_finished(config: Config) -> None:
+    from revbis.runs.folder import read_result
+
+    result = read_result(config.directory)
+    assert result is not None
+    spent, budget = result["frames"], config.frames
+    less = f"; the {budget:,} of --frames are spent already" if budget < spent else ""
+    print(f"{config.directory} is finished: it has {spent:,} frames{less}.")
+    print(f"To continue it: {_resuming(config)} --frames N, with N above {spent:,}.")
+
+
+def _resuming(config: Config) -> str:
+    """The command that resumes a run."""
+    trust = " --trust" if config.code else ""
+    return f"revbis train {shlex.quote(str(config.directory))}{trust}"
+
+
+def forewarn(config: Config, *, new: bool) -> None:
+    """Says what a run of the paper's size will take, before it starts.
+
+    On a GPU that is memory; on a CPU it is the time, which is measured if the run is a new one.
+    """
+    from revbis.runs import preflight
+    from revbis.runs.trainer import resolve_device
+
+    if not new or config.preset != "paper":
+        return
+    preflight.check(config)
+    device = resolve_device(config.device)
+    if device == "cpu":
+        _warn_of_time(config)
+    if text := _gpu_text(config):
+        print(f"on a GPU: {text}" if device == "cpu" else text, file=sys.stderr, flush=True)
+
+
+def _warn_of_time(config: Config) -> None:
+    from revbis.sweep.measure import NotMeasuredError, measure_speed
+    from revbis.sweep.plan import seconds_left
+
+    text = "measuring how long the paper preset takes on this CPU, for at most 20 s ..."
+    print(text, file=sys.stderr, flush=True)
+    try:
+        seconds = seconds_left(config, 0, measure_speed(config))
+        takes = f"about {format_duration(seconds)} for {config.frames:,} frames"
+    except NotMeasuredError as problem:
+        takes = f"days or weeks ({problem})"
+    print(
+        f"revbis: warning: the paper preset is for a GPU; on this CPU the run takes {takes}. "
+        "--preset cpu has smaller images and networks; Ctrl-C ends this run, and saves it",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _gpu_text(config: Config) -> str | None:
+    """An estimate of the GPU's memory in a line; None for agents of which it is not known."""
+    from revbis.agents import make_agent
+    from revbis.runs.memory import ACTIONS, gpu_bytes
+
+    method, shape = config.method, config.observation_shape
+    if resolve(method).factory is not None or resolve(method).agent.requires is not None:
+        return None
+    agent = make_agent(method, config.agent.for_inference(), shape, ACTIONS, seed=0)
+    parts = gpu_bytes(config, agent)
+    if parts is None:
+        return None
+    words = ", ".join(f"{name} {format_bytes(size)}" for name, size in parts.items())
+    total = format_bytes(sum(parts.values()))
+    return f"about {total} of GPU memory, an estimate that was not measured: {words}"
 
 
 def describe(status: Status, budget: int) -> str:
@@ -124,15 +255,19 @@ def describe(status: Status, budget: int) -> str:
     parts = [f"{progress.frames:,}/{budget:,} frames"]
     if progress.updates:  # until then the first evaluation is most of the time
         parts += [f"{rate:.0f}/s", f"{format_duration((budget - progress.frames) / rate)} left"]
+    if status.evaluating is not None:
+        parts.append("evaluating, episode {} of {}".format(*status.evaluating))
     if status.last_return is not None:
         parts.append(f"return {status.last_return:.1f}")
     if status.last_evaluation is not None:
         parts.append(f"eval {status.last_evaluation:.1f}")
-    parts += [f"{name} {value:.3f}" for name, value in status.agent.items()]
+    parts += [f"{name} {format_number(value)}" for name, value in status.agent.items()]
     total = max(sum(status.seconds.values()), 1e-9)
     shares = {name: seconds / total for name, seconds in status.seconds.items()}
     split = [f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005]
-    return " · ".join(parts) + "  [" + " ".join(split) + "]"
+    if status.evaluating is not None:  # whose own time is counted at its end
+        split = []
+    return " · ".join(parts) + (f"  [{' '.join(split)}]" if split else "")
 
 
 def _print_result(config: Config) -> None:
@@ -149,12 +284,13 @@ def _print_result(config: Config) -> None:
             "lowest": f"{min(record['returns']):.1f}",
             "highest": f"{max(record['returns']):.1f}",
             **({"on training variants": _on_training(record)} if both else {}),
-            **columns | {name: f"{value:.3f}" for name, value in agent_status(record).items()},
+            **columns
+            | {name: format_number(value) for name, value in agent_status(record).items()},
             "time": format_duration(record["seconds"]),
         }
         for record in records
     ]
-    print_table(f"{config.task}, {config.method}, seed {config.seed}", rows)
+    print_table(f"{config.task}, {config.label}, seed {config.seed}", rows)
     print(f"finished: {config.directory}")
 
 
@@ -189,6 +325,13 @@ def _list() -> None:
         text = suite.missing()
         if text is not None:
             print(f"    {text}")
+
+
+def _is_given(words: Sequence[str], name: str) -> bool:
+    """Whether there is a flag for a setting, in any of the forms that tyro takes."""
+    forms = {name, f"no_{name}"}
+    given = (word.partition("=")[0] for word in words if word.startswith("--"))
+    return any(flag.removeprefix("--").replace("-", "_") in forms for flag in given)
 
 
 def _given(words: Sequence[str], flag: str) -> str | None:

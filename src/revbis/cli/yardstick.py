@@ -21,6 +21,7 @@ def command(
     episodes: int = 10,
     seed: int = 0,
     out: Path = Path("yardsticks.csv"),
+    trust: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Measures the representations of runs: robust to noise, and what is left of the state?
 
@@ -49,6 +50,8 @@ def command(
         episodes: Number of episodes, at least 2.
         seed: Seed of the episodes and of the noise.
         out: CSV file to write, a row for each run.
+        trust: Import the task, agent or objective that runs' folders name as
+            package.module:factory.
     """
     from revbis.io import runtime, schema
 
@@ -68,7 +71,7 @@ def command(
     with step_bar(len(folders) * episodes) as advance:
         for folder in folders:
             try:
-                rows.append(_measure(folder, episodes, seed, advance))
+                rows.append(_measure(folder, episodes, seed, trust, advance))
             except (ValueError, ModuleNotFoundError, OSError) as problem:
                 problems.append(str(problem))
     if not rows:
@@ -85,7 +88,7 @@ def command(
 
 
 def _measure(
-    folder: Path, episodes: int, seed: int, advance: Callable[[str], None]
+    folder: Path, episodes: int, seed: int, trust: bool, advance: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measures a run and writes its file; returns its row of the CSV."""
     import json
@@ -96,7 +99,7 @@ def _measure(
     from revbis.runs.run import open_run_at
     from revbis.runs.seeds import Stream, episode_seeds
 
-    config, agent, frames = open_run_at(folder)
+    config, agent, frames, *_ = open_run_at(folder, trust=trust)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
     title = f"{config.task}, {config.method}, seed {config.seed}"
     values = measure_agent(

@@ -51,6 +51,14 @@ def suite_of(task: str) -> Suite:
     return SUITES.get(prefix, gymnasium.CUSTOM) if colon else gymnasium.CUSTOM
 
 
+def imported_by(task: str) -> str | None:
+    """Whatever code outside the suites making a task imports; None if it imports none."""
+    suite = suite_of(task)
+    name = suite.local_name(task)
+    module = suite is gymnasium.REGISTERED and ":" in name  # gym:MODULE:ID
+    return name if module or suite is gymnasium.CUSTOM else None
+
+
 def forms() -> str:
     """How a task may be written, for messages."""
     return f"{', '.join(suite.form for suite in SUITES.values())} or {gymnasium.CUSTOM.form}"

@@ -5,7 +5,7 @@ action = agent.act(observation)
 z = agent.embed(observations)
 """
 
-from revbis.export.agent import ExportedAgent, load
+from revbis.export.agent import TrainedAgent, load
 from revbis.export.writer import write_export
 
-__all__ = ["ExportedAgent", "load", "write_export"]
+__all__ = ["TrainedAgent", "load", "write_export"]

@@ -16,6 +16,7 @@ from revbis.io.files import atomic_write, digest
 from revbis.io.plugins import load_factory
 from revbis.io.schema import ExportFile, Size
 from revbis.runs.config import Config
+from revbis.runs.run import OpenedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,8 +140,8 @@ def _type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-class ExportedAgent:
-    """A trained agent that acts and embeds, on the CPU; made by `load`.
+class TrainedAgent:
+    """A trained agent that acts and embeds, on the CPU; made by `load`, or a run's own.
 
     The same observations lead to the same actions. An agent that plans, as TD-MPC does, goes on
     with the plan of the episode: call `begin_episode` after every reset.
@@ -152,10 +153,9 @@ class ExportedAgent:
         action_size: Numbers in an action.
     """
 
-    def __init__(self, config: Config, content: ExportFile, agent: Agent) -> None:
-        self.config, self.frames, self._agent = config, content["frames"], agent
-        self.observation_shape = tuple(content["observation_shape"])
-        self.action_size = content["action_size"]
+    def __init__(self, run: OpenedRun) -> None:
+        self.config, self._agent, self.frames, self.observation_shape, self.action_size = run
+        self.begin_episode()
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class ExportedAgent:
             raise ValueError(f"{name} must be finite, but has NaN or infinity in it")
 
 
-def load(folder: str | Path) -> ExportedAgent:
+def load(folder: str | Path) -> TrainedAgent:
     """Loads an agent that `revbis export` wrote; nothing in the folder is executed.
 
     Raises:
@@ -232,8 +232,7 @@ def load(folder: str | Path) -> ExportedAgent:
             raise
         raise ValueError(f"{folder / SETTINGS} is not from revbis export: {problem}") from None
     read_weights(folder, content, parts.tensors)
-    agent.begin_episode()
-    return ExportedAgent(config, content, agent)
+    return TrainedAgent(OpenedRun(config, agent, content["frames"], tuple(shape), size))
 
 
 def inference_state(method: str, agent: Agent) -> InferenceState:
@@ -256,13 +255,13 @@ def check_method(method: str) -> str:
     if resolved.factory is not None:
         raise ValueError(
             f"{method} cannot be exported: it is code of your own ({resolved.factory}), and an "
-            "export contains no code; revbis.runs.run.open_run opens the run"
+            "export contains no code; revbis.open_run(RUN, trust=True) opens the run"
         )
     if resolved.agent.acting is None:
         raise ValueError(
             f"{method} cannot be exported: its networks are those of "
             f"{(resolved.agent.requires or ['another package'])[0]}, not of revbis; "
-            "revbis.runs.run.open_run opens the run"
+            "revbis.open_run(RUN) opens the run"
         )
     return resolved.agent.acting
 

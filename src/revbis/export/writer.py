@@ -123,14 +123,19 @@ def _line(text: str) -> str:
     return " ".join(text.split()).replace("`", "'").replace("|", "/")
 
 
-def write_export(run: Path, out: Path) -> None:
+def write_export(run: Path, out: Path, *, trust: bool = False) -> None:
     """Writes the agent of a run's newest checkpoint: weights, settings and a model card.
 
     An earlier export in `out` is replaced.
 
+    Args:
+        run: The run's folder.
+        out: The folder to write.
+        trust: Whether code that the run's folder names, for its task, may be imported.
+
     Raises:
-        ValueError: If the folder is no run or has no checkpoint, if its agent cannot be exported,
-            or if `out` has other files in it.
+        ValueError: If the folder is no run or has no checkpoint, or names code that is not trusted;
+            if its agent cannot be exported, or if `out` has other files in it.
         OSError: For example if the disk is full; `out` is then what it was before.
     """
     run, out = unpacked(run), out.resolve()
@@ -140,15 +145,19 @@ def write_export(run: Path, out: Path) -> None:
     with new_folder(out.parent), naming(out):
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            _write(run, unfinished, out.name)
+            _write(run, unfinished, out.name, trust)
             load(unfinished)  # what cannot be loaded is not kept
             _put(unfinished, out)
+        except OSError as problem:
+            if unfinished.name not in str(problem.filename):
+                raise
+            raise OSError(problem.errno, problem.strerror, str(out)) from None
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _write(run: Path, folder: Path, name: str) -> None:
-    config, agent, frames = open_run_at(run)
+def _write(run: Path, folder: Path, name: str, trust: bool) -> None:
+    config, agent, frames, *_ = open_run_at(run, trust=trust)
     parts = inference_state(config.method, agent)
     read = read_run(run, lambda _: None)
     about = read.about if read is not None else {}

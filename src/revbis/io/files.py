@@ -1,24 +1,30 @@
-"""Atomic writes, checksums, zip files, and files of JSON lines."""
+"""Atomic writes, checksums, zip files, tensors, and files of JSON lines."""
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import tempfile
+import warnings
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+# The class that PyTorch's safe reader refuses, in its message.
+_REFUSED = re.compile(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)")
+_UNFINISHED = re.compile(r"\.(\d+)-(.+)")  # the names that `atomic_path` writes to
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
 
@@ -61,11 +67,31 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield unfinished
         unfinished.replace(path)
     except BaseException as problem:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # its own error would name the other path
+            unfinished.unlink(missing_ok=True)
         if isinstance(problem, OSError) and problem.errno is not None:
-            # the error of a full disk does not name the file
+            # the error of a full disk does not name the file, others the other path
             raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Removes what processes that were killed while they wrote these files have left behind."""
+    known = frozenset(names)
+    for path in folder.glob(".*-*"):
+        match = _UNFINISHED.fullmatch(path.name)
+        if match and match[2] in known and not _is_running(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 @contextmanager
@@ -106,6 +132,28 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def read_tensors(content: bytes) -> Any:
+    """What `torch.save` wrote, on the CPU: tensors and plain values, never code.
+
+    Raises:
+        ValueError: If it is anything else. PyTorch's messages advise to load it unsafely, so they
+            are not repeated.
+    """
+    import torch
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the pickle protocol of foreign files
+            return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as problem:  # noqa: BLE001 (the reader can raise anything for a foreign file)
+        refused = _REFUSED.search(str(problem))
+        what = f"it has an object of {refused[1]} in it" if refused else "it is something else"
+        raise ValueError(
+            "only tensors, numbers, texts, lists and dicts are read, as revbis writes them, "
+            f"because others could run code; {what}"
+        ) from None
 
 
 def digest(path: Path) -> str:

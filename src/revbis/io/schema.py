@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 MOST = 10**12  # beyond any present machine
+_MOST_LISTED = 10  # names in a message that suggests one of them
 
 # Numbers of things.
 Count = Annotated[int, Meta(ge=1, le=MOST)]
@@ -66,6 +67,8 @@ Share = Annotated[float, Meta(ge=_LEAST, le=1)]
 Fraction = Annotated[float, Meta(ge=_LEAST, lt=1)]
 Discount = Annotated[float, Meta(ge=0, lt=1, description="in [0, 1)")]
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+FOLDER_NAME = r"^[\w=+,-][\w=+,. -]{0,99}$"  # one part of a path, and not hidden
+FolderName = Annotated[str, Meta(pattern=FOLDER_NAME)]
 
 
 class ResultFile(TypedDict):
@@ -288,7 +291,9 @@ def choice(value: str, options: Iterable[str], name: str) -> str:
 def not_a_choice(value: object, options: Iterable[str], name: str) -> str:
     """The message for a value that is not one of the options."""
     names = list(options)
-    return f"{name} must be one of {', '.join(names)}, got {shown(value)}{nearest(value, names)}"
+    near = nearest(value, names)
+    known = f"{len(names)} names" if near and len(names) > _MOST_LISTED else ", ".join(names)
+    return f"{name} must be one of {known}, got {shown(value)}{near}"
 
 
 def finite_matrix(value: object, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
@@ -370,6 +375,10 @@ def _message(value: object, kind: object, name: str, problem: Exception) -> str:
         number = float(limit[2])
         bound = "above 0" if number == _LEAST else f"{_RELATIONS[limit[1]]} {number:,.15g}"
         return f"{place} must be {bound}, got {shown(part)}"
+    if "matching regex" in text:
+        return (
+            f"{place} must be a folder's name of letters, digits and = + , . _ -, got {shown(part)}"
+        )
     if expected := re.match(r"Expected `([^`]+)`, got", text):
         if "int" in expected[1].split(" | ") and _is_too_large(part):  # to msgspec not an int
             return f"{place} must be at most {_most(kind):,}, got {shown(part)}"

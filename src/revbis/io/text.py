@@ -17,6 +17,17 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+def format_number(value: float) -> str:
+    """A number of unknown kind: a count without decimals, anything else with three."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.3f}"
+
+
+def format_interval(seconds: float) -> str:
+    """A short time, with three digits: in milliseconds, or in seconds from one second on."""
+    value, unit = (1000 * seconds, "ms") if seconds < 0.9995 else (seconds, "s")
+    return f"{value:.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
+
+
 def format_duration(seconds: float) -> str:
     """A duration, in its two largest units."""
     minutes, seconds = divmod(round(seconds), 60)

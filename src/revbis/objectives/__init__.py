@@ -1,8 +1,10 @@
 """Bisimulation metrics as representation-learning objectives, for any PyTorch agent.
 
-objective = make_objective("simsr-rev", latent_dim=50, action_dim=6)
-out = objective(z, action, reward, discount, next_z)
-(agent_loss + out.representation_loss).backward()
+objective = make_objective("simsr-rev-full", latent_dim=50, action_dim=6)
+optimiser = torch.optim.Adam([*encoder.parameters(), *objective.parameters()])
+out = objective(encoder(s), action, reward, discount, encoder(next_s),
+                policy=actor, states=(s, next_s))
+(agent_loss + out.loss).backward()
 
 What needs torch loads on first use: names and options can be read without it.
 """

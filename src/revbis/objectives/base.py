@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from revbis.objectives.distances import normalise
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Level = Literal["state", "state_action"]
+Policy = Callable[[Any], Tensor]
+_LOG = logging.getLogger("revbis")
 
 
 @runtime_checkable
@@ -35,7 +41,7 @@ class Objective(Protocol):
 
     @property
     def policy_actions(self) -> tuple[str, ...]:
-        """Which of policy_action and next_policy_action a call must pass by name; often ()."""
+        """Which of policy_action and next_policy_action it needs; often ()."""
 
     def __call__(
         self,
@@ -45,7 +51,7 @@ class Objective(Protocol):
         discount: Tensor,
         next_z: Tensor,
         generator: torch.Generator | None = None,
-        **policy_actions: Tensor,
+        **policy: Any,
     ) -> ObjectiveOutput:
         """The losses of one batch.
 
@@ -56,8 +62,12 @@ class Objective(Protocol):
             discount: [B] or [B, 1]: γⁿ, and 0 where the episode terminated.
             next_z: Embeddings of the next states, [B, D]; no gradient reaches them.
             generator: Draws whatever is random.
-            **policy_actions: Those that `policy_actions` names: actions of the current policy,
-                [B, A], at the states of z (policy_action) and at the next (next_policy_action).
+            **policy: `policy`, a function that draws an action of the current policy at each state
+                of a batch, [B, A]. It is called without gradient where an action is needed, and
+                nowhere else: with z or next_z or, given `states=(s, next_s)`, with s or next_s.
+                Or the actions themselves, those that `policy_actions` names, [B, A]: at the states
+                of z (policy_action) and at the next ones (next_policy_action). The agents of this
+                package pass these; `BaseObjective` takes either.
         """
 
     def distance(self, x: Tensor, y: Tensor, *, rowwise: bool = False) -> Tensor:
@@ -68,6 +78,12 @@ class Objective(Protocol):
 
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared, [B, D]: ψ(φ(s), a), or the scaled φ(s) where there is no ψ."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The parameters that `loss` trains beside the encoder's; of some methods there are none.
+
+        The agents of this package use the two parts below.
+        """
 
     def representation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that `representation_loss` trains beside the encoder's."""
@@ -110,6 +126,7 @@ class NonFiniteError(ArithmeticError):
 
 
 _LOOKED_AT = ("cpu",)  # devices whose numbers can be read without waiting
+_EQUAL_BATCHES = 100  # after so many batches with equal rewards there is a warning
 _ACTIONS_AT = {"policy_action": "the states of z", "next_policy_action": "the next states"}
 
 
@@ -135,52 +152,120 @@ class Transitions(NamedTuple):
 
 
 def check_transitions(
-    batch: Transitions, latent_dim: int, action_dim: int, policy_actions: tuple[str, ...] = ()
+    batch: Transitions,
+    latent_dim: int,
+    action_dim: int,
+    *,
+    dtype: torch.dtype | None = None,
+    discrete: bool = False,
 ) -> Transitions:
-    """Checks shapes, flattens [B, 1] to [B], and detaches what must carry no gradient.
+    """Checks a batch without the policy's actions; gives it the form that losses are computed from.
+
+    [B, 1] becomes [B], integer actions one-hot vectors, all but actions one type of number. What
+    must carry no gradient is detached.
 
     Args:
         batch: As it came.
         latent_dim: D.
         action_dim: A.
-        policy_actions: Names of the policy's actions that are needed; others are left out.
+        dtype: Of the result; None for z's, but at least float32.
+        discrete: Actions may be integers, [B] or [B, 1].
     """
-    unused: dict[str, Any] = {name: None for name in _ACTIONS_AT if name not in policy_actions}
-    batch = batch._replace(**unused)
-    for name in policy_actions:
-        if getattr(batch, name) is None:
-            raise ValueError(
-                f"this objective needs {name}=[B, {action_dim}]: actions drawn from the current "
-                f"policy at {_ACTIONS_AT[name]}"
-            )
-    _check_tensors(batch)
+    given = batch._asdict()
+    for name in ("z", "action", "reward", "discount", "next_z"):
+        _check_tensor(name, given[name], batch.z)
     size = batch.z.shape[0] if batch.z.ndim else 0
-    for name, tensor in batch.tensors().items():
-        if name in ("reward", "discount"):
-            continue
-        width = latent_dim if name in ("z", "next_z") else action_dim
-        if tensor.shape != (size, width):
-            raise ValueError(f"{name} must be [{size or 'B'}, {width}], got {list(tensor.shape)}")
+    for name in ("z", "next_z"):
+        if given[name].shape != (size, latent_dim):
+            raise ValueError(
+                f"{name} must be [{size or 'B'}, {latent_dim}], got {list(given[name].shape)}"
+            )
+    action = as_vectors("action", batch.action, size, action_dim, discrete=discrete)
     if size < 2:
         raise ValueError(f"the batch must have at least 2 transitions to form pairs, got {size}")
-    detached = ("next_z", *policy_actions)
-    return batch._replace(
-        reward=_column(batch.reward, size, "reward"),
-        discount=_column(batch.discount, size, "discount"),
-        **{name: getattr(batch, name).detach() for name in detached},
-    )
+    dtype = dtype or torch.promote_types(batch.z.dtype, torch.float32)
+    reward, discount = (_column(name, given[name], size, dtype) for name in ("reward", "discount"))
+    _check_discount(batch.discount)
+    return Transitions(batch.z.to(dtype), action, reward, discount, batch.next_z.detach().to(dtype))
 
 
-def _check_tensors(batch: Transitions) -> None:
-    """Real tensors on one device; embeddings are floats."""
-    for name, tensor in batch.tensors().items():
-        if not isinstance(tensor, Tensor):
-            raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
-        kind = "floats" if name in ("z", "next_z") else "real numbers"
-        if tensor.is_complex() or (kind == "floats" and not tensor.is_floating_point()):
-            raise ValueError(f"{name} must hold {kind}, got {tensor.dtype}")
-        if tensor.device != batch.z.device:
-            raise ValueError(f"{name} is on {tensor.device}, but z is on {batch.z.device}")
+def _check_tensor(name: str, tensor: object, z: Tensor) -> None:
+    """A real tensor on z's device; embeddings are floats."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    kind = "floats" if name in ("z", "next_z") else "real numbers"
+    if tensor.is_complex() or (kind == "floats" and not tensor.is_floating_point()):
+        raise ValueError(f"{name} must hold {kind}, got {tensor.dtype}")
+    if tensor.device != z.device:
+        raise ValueError(f"{name} is on {tensor.device}, but z is on {z.device}")
+
+
+def _check_discount(discount: Tensor) -> None:
+    """γⁿ or 0, not a mask; values are looked at on a CPU only. `refuse_non_finite` has the rest."""
+    advice = "pass γ, and 0 where the episode terminated: gamma * (1 - terminated.float())"
+    if discount.dtype == torch.bool:
+        raise ValueError(f"discount must hold numbers in [0, 1], got torch.bool; {advice}")
+    if discount.device.type in _LOOKED_AT:
+        low, high = (float(bound) for bound in discount.detach().aminmax())
+        bad = low if low < 0 else high
+        if not 0 <= bad <= 1 and math.isfinite(bad):
+            raise ValueError(f"discount must hold numbers in [0, 1], got {bad:g}; {advice}")
+
+
+def _column(name: str, tensor: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    if tensor.shape not in ((size,), (size, 1)):
+        raise ValueError(f"{name} must be [{size}] or [{size}, 1], got {list(tensor.shape)}")
+    return tensor.detach().reshape(size).to(torch.promote_types(dtype, torch.float32))
+
+
+def as_vectors(name: str, action: Tensor, size: int, width: int, *, discrete: bool) -> Tensor:
+    """Actions as vectors, [B, A]; of discrete ones, integers [B] or [B, 1] become one-hot.
+
+    Raises:
+        ValueError: For other shapes and, on a CPU, for integers that are not below A.
+    """
+    integers = not action.is_floating_point() and action.shape in ((size,), (size, 1))
+    if discrete and integers:
+        return _one_hot(name, action.reshape(size).long(), width)
+    if action.shape == (size, width):
+        return action
+    advice = "; to pass integers, make_objective(..., discrete=True)" if integers else ""
+    wanted = f"[{size or 'B'}, {width}]" + (f" or integers, [{size}]" if discrete else "")
+    raise ValueError(f"{name} must be {wanted}, got {list(action.shape)}{advice}")
+
+
+def _one_hot(name: str, action: Tensor, width: int) -> Tensor:
+    if action.device.type in _LOOKED_AT and len(action):
+        low, high = (int(bound) for bound in action.aminmax())
+        if low < 0 or high >= width:
+            raise ValueError(
+                f"{name} must hold integers from 0 to {width - 1}, as action_dim is {width}; "
+                f"got {low if low < 0 else high}"
+            )
+    return functional.one_hot(action, width).float()
+
+
+def policy_states(
+    policy: Policy | None, states: tuple[Any, Any] | None, z: Tensor, next_z: Tensor
+) -> dict[str, Any]:
+    """What the policy is called with for each of its actions.
+
+    Raises:
+        ValueError: For a policy that cannot be called, or states that are not two batches.
+    """
+    if policy is not None and not callable(policy):
+        raise ValueError(
+            f"policy must be a function from states to actions, got {type(policy).__name__}; "
+            "pass actions as policy_action= and next_policy_action="
+        )
+    if states is None:
+        states = (z.detach(), next_z.detach())
+    if not isinstance(states, tuple | list) or len(states) != 2:
+        raise ValueError(
+            "states must be a pair, (states, next_states), as your policy takes them; got "
+            f"{type(states).__name__}"
+        )
+    return dict(zip(_ACTIONS_AT, states, strict=True))
 
 
 def random_partners(
@@ -216,12 +301,6 @@ def refuse_non_finite(tensors: dict[str, Tensor], steps: Tensor) -> None:
             bad = int((~torch.isfinite(tensor)).sum())
             if bad:
                 raise NonFiniteError(name, bad, tensor.numel(), int(steps))
-
-
-def _column(tensor: Tensor, size: int, name: str) -> Tensor:
-    if tensor.shape not in ((size,), (size, 1)):
-        raise ValueError(f"{name} must be [{size}] or [{size}, 1], got {list(tensor.shape)}")
-    return tensor.detach().reshape(size).to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 _SAMPLE = 4096  # distances that quantiles are read from
@@ -263,6 +342,12 @@ class ObjectiveOutput:
     tie_loss: Tensor | None = None
     tie_target: Tensor | None = None
     predicted: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    @property
+    def loss(self) -> Tensor:
+        """All losses in one scalar; as each reaches only what it trains, one backward serves."""
+        loss, of_coefficient = self.representation_loss, self.coefficient_loss
+        return loss if of_coefficient is None else loss + of_coefficient
 
     @property
     def losses(self) -> dict[str, Tensor]:
@@ -361,13 +446,14 @@ class BaseObjective(nn.Module):
 
     Args:
         latent_dim: D, the width of the embeddings.
-        action_dim: A, the width of the actions.
+        action_dim: A, the width of the actions, or the number of discrete ones.
         normalisation: Scale embeddings to length 1.
+        discrete: Actions may be integers below A, [B] or [B, 1]; losses see one-hot vectors.
 
     Attributes:
         compares: What `embed` embeds: "state" or "state_action".
         metric: The exact metric it is meant to learn, one of `revbis.tabular.METRICS`.
-        policy_actions: Which of policy_action and next_policy_action a call must pass.
+        policy_actions: Which of policy_action and next_policy_action it needs.
         steps: Batches so far.
     """
 
@@ -375,10 +461,19 @@ class BaseObjective(nn.Module):
     metric: str = "revised"
     policy_actions: tuple[str, ...] = ()
     steps: Tensor
+    _equal_batches: int | None = 0  # at the start, with equal rewards; None: not counted any more
 
-    def __init__(self, latent_dim: int, action_dim: int, *, normalisation: bool = False) -> None:
+    def __init__(
+        self,
+        latent_dim: int,
+        action_dim: int,
+        *,
+        normalisation: bool = False,
+        discrete: bool = False,
+    ) -> None:
         super().__init__()
-        self.latent_dim, self.action_dim, self.normalisation = latent_dim, action_dim, normalisation
+        self.latent_dim, self.action_dim = latent_dim, action_dim
+        self.normalisation, self.discrete = normalisation, discrete
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
@@ -399,22 +494,39 @@ class BaseObjective(nn.Module):
         generator: torch.Generator | None = None,
         policy_action: Tensor | None = None,
         next_policy_action: Tensor | None = None,
+        *,
+        policy: Policy | None = None,
+        states: tuple[Any, Any] | None = None,
     ) -> ObjectiveOutput:
         """The losses of one batch; arguments as for `Objective`.
 
-        Adaptive weights do not use the discount, as in Eq. 9. The generator draws the partners when
-        pairs are permuted.
+        Embeddings and rewards may have any float type: losses are computed in that of the
+        objective's parameters, or in z's where there are none. The generator draws the partners
+        when pairs are permuted.
 
         Raises:
-            ValueError: For wrong shapes, or an action of the policy that is missing.
+            ValueError: For wrong shapes, a discount outside [0, 1] (on a CPU), or an action of the
+                policy that is missing.
             NonFiniteError: For NaN or infinity in an input or a loss, on a CPU.
         """
-        given = Transitions(z, action, reward, discount, next_z, policy_action, next_policy_action)
-        batch = check_transitions(given, self.latent_dim, self.action_dim, self.policy_actions)
+        dtype = next((p.dtype for p in self.parameters() if p.is_floating_point()), None)
+        batch = check_transitions(
+            Transitions(z, action, reward, discount, next_z),
+            self.latent_dim,
+            self.action_dim,
+            dtype=dtype,
+            discrete=self.discrete,
+        )
+        places = policy_states(policy, states, z, next_z)
+        given = {"policy_action": policy_action, "next_policy_action": next_policy_action}
+        for name in self.policy_actions:
+            drawn = self._policy_action(name, given[name], policy, places[name], batch.z)
+            batch = batch._replace(**{name: drawn})
         out = self.compute(batch, generator)
         if not isinstance(out, ObjectiveOutput):
             raise TypeError(f"compute must return an ObjectiveOutput, got {type(out).__name__}")
         refuse_non_finite(batch.tensors() | out.losses, self.steps)
+        self._watch(out.gap)
         self.steps += 1
         return out
 
@@ -438,3 +550,37 @@ class BaseObjective(nn.Module):
     def status(self) -> dict[str, float]:
         """Nothing: there is no coefficient."""
         return {}
+
+    def _policy_action(
+        self, name: str, action: Tensor | None, policy: Policy | None, states: Any, z: Tensor
+    ) -> Tensor:
+        """An action of the policy, [B, A]: as given, or drawn at these states."""
+        source = name
+        if action is None:
+            if policy is None:
+                raise ValueError(
+                    f"this objective needs actions of the current policy at {_ACTIONS_AT[name]}: "
+                    f"pass policy=, which draws them, or {name}=[B, {self.action_dim}]"
+                )
+            with torch.no_grad():
+                action, source = policy(states), "what policy returns"
+        _check_tensor(source, action, z)
+        size, width = len(z), self.action_dim
+        return as_vectors(source, action, size, width, discrete=self.discrete).detach()
+
+    def _watch(self, gap: Tensor | None) -> None:
+        """Warns once if no batch at the start has rewards that differ; looks on a CPU only."""
+        if self._equal_batches is None or gap is None or gap.device.type not in _LOOKED_AT:
+            return
+        if gap.any():
+            self._equal_batches = None
+            return
+        self._equal_batches += 1
+        if self._equal_batches == _EQUAL_BATCHES:
+            self._equal_batches = None
+            _LOG.warning(
+                "in each of the first %d batches all rewards are equal: the metric compares "
+                "rewards, so all distances are learned to be 0; if it is how episodes end that "
+                "matters, give their ends a reward of their own",
+                _EQUAL_BATCHES,
+            )

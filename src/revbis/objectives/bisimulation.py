@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from revbis.objectives.base import BaseObjective, ObjectiveOutput, Transitions, random_partners
+from revbis.objectives.base import (
+    BaseObjective,
+    ObjectiveOutput,
+    Transitions,
+    as_vectors,
+    random_partners,
+)
 from revbis.objectives.distances import energy_distance, mico_distance, simsr_distance
 
 if TYPE_CHECKING:
@@ -162,6 +168,7 @@ class BisimulationObjective(BaseObjective):
         coefficient: Where the design has weights (1−c, c): c is "learned", the "discount" of each
             pair, or this number.
         reward_scale: Divide reward gaps by a "running" scale, or by "none".
+        discrete: Actions may be integers.
     """
 
     def __init__(
@@ -177,8 +184,9 @@ class BisimulationObjective(BaseObjective):
         pairing: Pairing = "all",
         coefficient: Literal["learned", "discount"] | float = "learned",
         reward_scale: RewardScale = "none",
+        discrete: bool = False,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation)
+        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
         self.design, self.beta = design, beta
         self.compares = "state_action" if design.state_action else "state"
         self.policy_actions = design.policy_actions
@@ -232,7 +240,11 @@ class BisimulationObjective(BaseObjective):
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared: ψ(φ(s), a), or φ(s) where there is no ψ, [B, D]."""
         z = self.scale(z)
-        return z if self.psi is None else self.scale(self.psi(z, action))
+        if self.psi is None:
+            return z
+        if self.discrete:
+            action = as_vectors("action", action, len(z), self.action_dim, discrete=True)
+        return self.scale(self.psi(z, action))
 
     def coefficient_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that `coefficient_loss` trains: raw_c."""
@@ -265,10 +277,21 @@ class BisimulationObjective(BaseObjective):
 
     @torch.no_grad()
     def _following(self, batch: Transitions, partner: Tensor | None) -> Tensor:
-        """Distances of what follows: of the next states, or of pairs under the policy."""
+        """Distances of what follows: of the next states, or of pairs under the policy.
+
+        With weights (1−c, c) they are 0 where one of a pair has terminated. With (1, γ) their
+        weight is, and the released code does not look at it.
+        """
         if batch.next_policy_action is None:
-            return self._between(self.scale(batch.next_z), partner)
-        return self._between(self.embed(batch.next_z, batch.next_policy_action), partner)
+            following = self._between(self.scale(batch.next_z), partner)
+        else:
+            embedding = self.embed(batch.next_z, batch.next_policy_action)
+            following = self._between(embedding, partner)
+        if self.design.adaptive and not self.design.released:
+            alive = (batch.discount > 0).to(following.dtype)
+            following *= _of(alive, partner)
+            following *= alive if self.rowwise else alive[:, None]
+        return following
 
     def _tie(
         self, batch: Transitions, partner: Tensor | None
@@ -296,20 +319,28 @@ class BisimulationObjective(BaseObjective):
         self, batch: Transitions, partner: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Reward gaps, their weight, and the weight of what follows."""
-        reward, other = batch.reward, _of(batch.reward, partner)
         if self.design.released:
             gap = self._smooth_gaps(batch, partner).mean()
         else:
-            gap = reward_gap(reward, other, rowwise=self.rowwise)
-        discount = pair_discount(batch.discount, _of(batch.discount, partner), rowwise=self.rowwise)
-        one = torch.ones_like(discount[:1])
+            gap = reward_gap(batch.reward, _of(batch.reward, partner), rowwise=self.rowwise)
+        weights = self._weights(batch.discount, partner)
         if self.reward_scale is not None:
-            gap = self.reward_scale(gap, None if self.design.adaptive else discount)
+            gap = self.reward_scale(gap, None if self.design.adaptive else weights[1])
+        return gap, *weights
+
+    def _weights(self, discount: Tensor, partner: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The weights of the gaps and of what follows: (1−c, c) or (1, γ)."""
         if self.coefficient is not None:
-            return gap, *self.coefficient()
+            reward_weight, next_weight = self.coefficient()
+            return reward_weight, next_weight
+        one = torch.ones_like(discount[:1] if self.rowwise else discount[None])
         if self.c is not None:
-            return gap, one * (1 - self.c), one * self.c
-        return gap, 1 - discount if self.design.adaptive else one, discount
+            return one * (1 - self.c), one * self.c
+        pairs = pair_discount(discount, _of(discount, partner), rowwise=self.rowwise)
+        if not self.design.adaptive:
+            return one, pairs
+        # A pair that has terminated has no discount: its gap weighs as much as that of others.
+        return 1 - torch.where(pairs > 0, pairs, pairs.max()), pairs
 
     def _smooth_gaps(self, batch: Transitions, partner: Tensor | None) -> Tensor:
         return smooth_gap(batch.reward, _of(batch.reward, partner), rowwise=self.rowwise)

@@ -64,8 +64,9 @@ class DBCObjective(BaseObjective):
         normalisation: bool = False,
         hidden: int = 512,
         pairing: Pairing = "permuted",
+        discrete: bool = False,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation)
+        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
         self.rowwise = pairing == "permuted"
         self.regression = nn.HuberLoss() if loss == "huber" else nn.MSELoss()
         self.dynamics = GaussianDynamics(latent_dim, action_dim, hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ROWS, _OTHERS = 6, 4
-_MEMBERS = sorted(member for member in vars(Objective) if not member.startswith("_"))
+_MEMBERS = sorted(  # that the package itself uses
+    name for name in vars(Objective) if not name.startswith("_") and name != "parameters"
+)
 _check_tensor = partial(plugins.check_returned_tensor, batch=_ROWS)
 
 
@@ -51,12 +53,13 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     """
     if objective is None or isinstance(objective, type):
         raise ValueError(f"the factory must return an objective, got {objective!r}")
-    missing = [member for member in _MEMBERS if member not in dir(objective)]
-    if missing or not isinstance(objective, Objective):
+    missing = _missing(objective)
+    if missing or not callable(objective):
         raise ValueError(
             f"the factory must return an objective, but {kind(objective)} has no "
             f"{', '.join(missing) or '__call__'}; revbis.objectives.BaseObjective has the defaults"
         )
+    objective = cast("Objective", objective)
     schema.choice(objective.compares, get_args(Level), "compares")
     schema.choice(objective.metric, METRICS, "metric")
     generator = torch.Generator().manual_seed(0)
@@ -69,9 +72,13 @@ def check_objective(objective: object, latent_dim: int, action_dim: int) -> Obje
     _check_output(out, batch, bool(list(objective.coefficient_parameters())))
     check_status(try_call("status()", objective.status))
     try_call("load_state_dict(state_dict())", objective.load_state_dict, state)
-    if not isinstance(try_call("to(device)", objective.to, torch.device("cpu")), Objective):
+    if _missing(try_call("to(device)", objective.to, torch.device("cpu"))):
         raise ValueError("to(device) must return the objective")
     return objective
+
+
+def _missing(objective: object) -> list[str]:
+    return [member for member in _MEMBERS if member not in dir(objective)]
 
 
 def _random_batch(latent_dim: int, action_dim: int, generator: torch.Generator) -> Transitions:

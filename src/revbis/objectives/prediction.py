@@ -32,6 +32,7 @@ class PredictionObjective(BaseObjective):
         loss: "squared", or "huber" of each coordinate.
         normalisation: Scale embeddings and predictions of them to length 1.
         hidden: Width of the hidden layer of each model.
+        discrete: Actions may be integers.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class PredictionObjective(BaseObjective):
         loss: Loss = "squared",
         normalisation: bool = False,
         hidden: int = 1024,
+        discrete: bool = False,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation)
+        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
         error = nn.MSELoss if loss == "squared" else nn.HuberLoss
         self.error = error(reduction="none")
         inputs = latent_dim + action_dim

@@ -115,7 +115,7 @@ _CHOICES = {
     "pairing": ("all", "permuted"),
     "reward_scale": ("none", "running"),
 }
-_OPTIONS = ("loss", "normalisation", "hidden", "pairing")
+_OPTIONS = ("loss", "normalisation", "hidden", "discrete", "pairing")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
 
 def _baseline(name: str, description: str, *, rewards: bool) -> ObjectiveEntry:
     builder = "revbis.objectives.prediction:PredictionObjective"
-    options = ("loss", "normalisation", "hidden")
+    options = ("loss", "normalisation", "hidden", "discrete")
     return ObjectiveEntry(name, builder, description, options, {"rewards": rewards}, one_step=True)
 
 
@@ -236,11 +236,11 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
             package.module:factory, a function that is called with (latent_dim, action_dim,
             **options).
         latent_dim: Width of the embeddings.
-        action_dim: Width of the actions.
-        **options: loss ("huber" | "squared"), normalisation (bool), beta (MICo's angle weight),
-            hidden (width of the head), pairing ("all" | "permuted"), coefficient ("learned" |
-            "discount" | a number in (0, 1)), reward_scale ("none" | "running"); for your own what
-            it accepts.
+        action_dim: Width of the actions, or the number of discrete ones.
+        **options: discrete (bool: actions may be integers), loss ("huber" | "squared"),
+            normalisation (bool), beta (MICo's angle weight), hidden (width of the head), pairing
+            ("all" | "permuted"), coefficient ("learned" | "discount" | a number in (0, 1)),
+            reward_scale ("none" | "running"); for your own what it accepts.
 
     Raises:
         ValueError: For unknown names or options, with what is known; for an objective of your own
@@ -272,7 +272,7 @@ def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:
         return value if value in ("learned", "discount") else _fixed_c(value)
     if option == "hidden":
         return schema.convert(value, schema.Size, option)
-    return schema.flag(value, option) if option == "normalisation" else value
+    return schema.flag(value, option) if option in ("normalisation", "discrete") else value
 
 
 def _fixed_c(value: Any) -> float:

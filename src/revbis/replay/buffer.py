@@ -67,6 +67,7 @@ class Replay:
         storage: "ram", or "disk" for frames in an unnamed file that vanishes with the process.
         directory: Where that file goes.
         one_step: Whether batches also carry the one-step transition.
+        expected: Records that will ever be written, if fewer than fit: memory is checked for these.
 
     Attributes:
         written: How many records were ever written: the next record's index.
@@ -91,6 +92,7 @@ class Replay:
         storage: Storage = "ram",
         directory: Path | None = None,
         one_step: bool = False,
+        expected: int | None = None,
     ) -> None:
         self._layout = layout = Layout(
             capacity, cast("tuple[int, ...]", observation_shape), action_size
@@ -103,7 +105,7 @@ class Replay:
         self.shift = shift if layout.pixels else 0
         self.one_step = schema.flag(one_step, "one_step")
         self._generator = np.random.Generator(np.random.PCG64(schema.integer(seed, "seed", 0)))
-        self._ring = Ring(layout, storage, directory)
+        self._ring = Ring(layout, storage, directory, expected)
         self._starts = StartQueue(layout.capacity)
         self._sequences = SequenceStarts(self._ring, self.stack)
         self.written, self.running = 0, False

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.io import machine, schema
+from revbis.io.schema import MOST
 from revbis.io.text import format_bytes
 
 if TYPE_CHECKING:
@@ -137,22 +138,37 @@ class Ring:
         layout: What a record holds.
         storage: "ram", or "disk" for frames in a file that vanishes with the process.
         directory: Where the file goes.
+        expected: Records that will ever be written, whose memory is checked; None for all.
     """
 
-    def __init__(self, layout: Layout, storage: Storage, directory: Path | None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        storage: Storage,
+        directory: Path | None,
+        expected: int | None = None,
+    ) -> None:
         self.layout = layout
         self._file: int | None = None
         self._folder = str(directory)
         if schema.convert(storage, Storage, "storage") == "disk":
             _ensure_disk_fits(layout, directory)
         else:
-            _ensure_memory_fits(layout)
+            _ensure_memory_fits(replace(layout, capacity=min(expected or MOST, layout.capacity)))
         # Pages come with the first touch: nothing is resident before it is written.
-        self.columns = {
-            name: np.empty((layout.capacity, *shape), dtype)
-            for name, (shape, dtype) in layout.columns.items()
-            if storage == "ram" or name != "frame"
-        }
+        try:
+            self.columns = {
+                name: np.empty((layout.capacity, *shape), dtype)
+                for name, (shape, dtype) in layout.columns.items()
+                if storage == "ram" or name != "frame"
+            }
+        except MemoryError:
+            size = format_bytes(layout.frame_bytes + layout.other_bytes)
+            raise MemoryError(
+                f"a replay buffer of {layout.capacity:,} frames takes {size} when it is full, more "
+                "than this machine can reserve; use --replay-storage disk or a smaller "
+                "--replay-capacity"
+            ) from None
         if storage == "disk":
             self.columns["frame"] = self._map(Path(directory or "."))
         self.frames = self.columns["frame"].view()
@@ -239,7 +255,7 @@ def _ensure_memory_fits(layout: Layout) -> None:
     fitting = machine.available_bytes() * layout.capacity // needed
     machine.ensure_fits(
         needed,
-        f"a replay of {layout.capacity:,} frames",
+        f"a replay buffer of {layout.capacity:,} frames",
         "use --replay-storage disk or a smaller --replay-capacity "
         f"(up to {fitting:,} fits in memory)",
     )
@@ -254,13 +270,13 @@ def _ensure_disk_fits(layout: Layout, directory: Path | None) -> None:
     free, needed = shutil.disk_usage(nearest).free, layout.frame_bytes
     if needed > free:
         raise ValueError(
-            f"a replay of {layout.capacity:,} frames takes {format_bytes(needed)} on disk, but "
-            f"only {format_bytes(free)} is free at {directory}; use another directory or a "
+            f"a replay buffer of {layout.capacity:,} frames takes {format_bytes(needed)} on disk, "
+            f"but only {format_bytes(free)} is free at {directory}; use another directory or a "
             f"smaller --replay-capacity (up to {free * layout.capacity // needed:,} fits)"
         )
     machine.ensure_fits(
         layout.other_bytes,
-        f"what a replay of {layout.capacity:,} frames keeps beside them",
+        f"what a replay buffer of {layout.capacity:,} frames keeps beside them",
         "use a smaller --replay-capacity",
     )
 

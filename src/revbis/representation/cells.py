@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
@@ -23,7 +23,7 @@ from revbis.objectives.registry import OBJECTIVES
 from revbis.representation.workers import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Record = dict[str, Any]
 _FOLDER, _ARCHIVE = "cells", "cells.zip"
@@ -93,12 +93,57 @@ def read_cell(cell: Cell, out: Path) -> Record | None:
 
 def stored_keys(out: Path) -> Iterator[Record]:
     """The keys of all results of a folder."""
-    archive = out / _ARCHIVE
-    paths: list[Path | zipfile.Path] = [*(out / _FOLDER).glob("*.json")]
-    paths += _members(archive).iterdir() if archive.exists() else ()
-    for path in paths:
-        if path.name.endswith(".json") and (key := _content(path)["key"]):
+    for folder, name in _stored_names(out):
+        if key := _content(folder / name)["key"]:
             yield key
+
+
+class Kept(NamedTuple):
+    """A result of an earlier command, and where files are that belong to it."""
+
+    folder: Path | zipfile.Path
+    name: str
+    result: Record
+
+
+def kept_results(cells: Sequence[Cell], out: Path) -> list[Kept]:
+    """What a folder has of other methods under the conditions of these cells.
+
+    Nothing of a user's own objective is imported: of one that has changed since, whose results are
+    of two versions, none is kept.
+    """
+    conditions = [_conditions(cell.key) for cell in cells[:1]]
+    methods = {cell.key["method"] for cell in cells}
+    found: dict[str, list[Kept]] = {}
+    for folder, name in _stored_names(out):
+        content = _content(folder / name)
+        key = content["key"]
+        if not key or key.get("method") in methods or _conditions(key) not in conditions:
+            continue
+        entry = OBJECTIVES.get(key["method"])
+        if entry is None or entry.version == key["objective"]:
+            kept = Kept(folder, name.removesuffix(".json"), content["result"])
+            found.setdefault(kept.name.rpartition(".")[0], []).append(kept)
+    return [one for several in found.values() if len(several) == 1 for one in several]
+
+
+def _conditions(key: Record) -> Record:
+    """The part of a key that results must share to be in one table."""
+    own = ("method", "seed", "scenario", "objective")
+    shared: Record = json.loads(json.dumps({k: v for k, v in key.items() if k not in own}))
+    return shared
+
+
+def _stored_names(out: Path) -> list[tuple[Path | zipfile.Path, str]]:
+    """Folder and name of every result: those of the folder, and those of the archive."""
+    folder, archive = out / _FOLDER, out / _ARCHIVE
+    own = sorted(path.name for path in folder.glob("*.json"))
+    names: list[tuple[Path | zipfile.Path, str]] = [(folder, name) for name in own]
+    if archive.exists():
+        packed = _members(archive)
+        others = sorted({path.name for path in packed.iterdir()} - set(own))
+        names += [(packed, name) for name in others if name.endswith(".json")]
+    return names
 
 
 def stored(path: Path) -> Path | zipfile.Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ from matplotlib.figure import Figure
 from revbis import __version__
 from revbis.io.files import atomic_write
 from revbis.io.statistics import LEAST, Interval, mean_interval, no_interval
+from revbis.representation.cells import kept_results
 from revbis.representation.exactness import BENCHMARK, read_dots, read_exactness
 from revbis.representation.problems import SCENARIOS
+from revbis.tabular.readers import read_npz
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -315,13 +318,17 @@ def _short(method: str) -> str:
 def read_results(cells: Iterable[ExactnessCell], out: Path) -> Results:
     """The results of these cells that there are, in the order of the benchmark.
 
+    Those that the folder has of other methods, with the same settings, are among them.
+
     Raises:
         ValueError: If there is none.
     """
-    order = {name: place for place, name in enumerate(SCENARIOS)}
+    cells, order = list(cells), {name: place for place, name in enumerate(SCENARIOS)}
     rows = [row for cell in cells if (row := read_exactness(cell, out)) is not None]
     if not rows:
         raise ValueError(f"there are no results in {out}")
+    kept = (each.result for each in kept_results(cells, out))
+    rows += [row for row in kept if row["scenario"] in order]
     rows.sort(key=lambda row: (order[row["scenario"]], row["method"], row["seed"]))
     return Results(rows, sorted({row["scenario"] for row in rows}, key=order.__getitem__))
 
@@ -351,13 +358,9 @@ def write_report(
         known = [name for name in drawn if ":" in name or name in _DRAWN]
         drawn = (known or drawn)[:_MOST_DRAWN]
     dots = {
-        (cell.scenario, cell.method): pairs
-        for cell in cells
-        if cell.seed == 0
-        and cell.method in drawn
-        and cell.scenario in results.scenarios[:_MOST_ROWS]
-        and read_exactness(cell, out) is not None
-        and (pairs := read_dots(cell, out))
+        (scenario, method): pairs
+        for (scenario, method), pairs in _all_dots(cells, out).items()
+        if method in drawn and scenario in results.scenarios[:_MOST_ROWS]
     }
     pictures = [overview]
     if dots:
@@ -382,3 +385,20 @@ def write_report(
         version=__version__,
     )
     atomic_write(out / "index.html", text.encode(errors="replace"))
+
+
+def _all_dots(cells: Sequence[ExactnessCell], out: Path) -> dict[tuple[str, str], Dots]:
+    """Learned and exact distances of the first seed, by scenario and method; kept ones too."""
+    dots = {
+        (cell.scenario, cell.method): pairs
+        for cell in cells
+        if cell.seed == 0
+        and read_exactness(cell, out) is not None
+        and (pairs := read_dots(cell, out))
+    }
+    for folder, name, row in kept_results(cells, out):
+        path = folder / f"{name}.npz"
+        if row["seed"] == 0 and path.exists():
+            with suppress(ValueError):  # a damaged file is a picture less
+                dots[row["scenario"], row["method"]] = read_npz(path)
+    return dots

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from revbis.agents.drqv2 import ActorCritic, Parts, noisy_action
+from revbis.agents.registry import resolve
 from revbis.agents.settings import DrQV2Settings
 from revbis.envs import make_env
 from revbis.io.files import digest
@@ -28,7 +29,7 @@ from revbis.representation.episodes import collect_episodes
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
 from revbis.runs.folder import CHECKPOINTS, MANIFEST
-from revbis.runs.run import open_run
+from revbis.runs.run import open_run_at
 from revbis.runs.seeds import Stream, episode_seeds
 from revbis.runs.trainer import make_replay
 
@@ -57,6 +58,7 @@ class ReplaySource:
 
     Args:
         folder: The run's folder.
+        trust: Whether code that the folder names may be imported.
 
     Attributes:
         config: The run.
@@ -64,17 +66,17 @@ class ReplaySource:
         action_size: Dimension of an action.
 
     Raises:
-        ValueError: If it is not a run, or has no intact checkpoint.
+        ValueError: If it is not a run, has no intact checkpoint, or names code without trust.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.config, self._agent = open_run(folder)
+    def __init__(self, folder: Path, *, trust: bool = False) -> None:
+        opened = open_run_at(folder, trust=trust)
+        self.config, self._agent = opened.config, opened.agent
+        self.observation_shape, self.action_size = opened.observation_shape, opened.action_size
         checkpoint = read_checkpoint(folder / CHECKPOINTS)
-        assert checkpoint is not None  # open_run has read one
+        assert checkpoint is not None  # open_run_at has read one
         self._checkpoint: Checkpoint = checkpoint
         self._env = make_env(**self.config.environment, seed=self.config.seed)
-        self.observation_shape: tuple[int, ...] = self._env.observation_space.shape
-        self.action_size = int(self._env.action_space.shape[0])
         self._env.close()
         self._folder = folder
         self._pools: dict[tuple[int, int], Pool] = {}
@@ -145,13 +147,13 @@ class ReplaySource:
 
 
 @lru_cache(maxsize=1)  # the cells of a process share theirs
-def source_of(folder: Path, identity: str) -> ReplaySource:
+def source_of(folder: Path, identity: str, trust: bool) -> ReplaySource:
     """The run at the checkpoint with this identity.
 
     Raises:
         ValueError: If the run has another one by now.
     """
-    source = ReplaySource(folder)
+    source = ReplaySource(folder, trust=trust)
     if source.identity != identity:
         raise ValueError(f"{folder} has a newer checkpoint by now; repeat the command to use that")
     return source
@@ -163,9 +165,10 @@ def settings_of(config: Config, method: str) -> DrQV2Settings:
     Raises:
         ValueError: If the method has no objective.
     """
-    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_inference()
-    if not isinstance(agent, DrQV2Settings) or agent.objective is None:
+    if resolve(method).objective is None:
         raise ValueError(f"{method} has no objective that could train an encoder alone")
+    agent = config.with_settings(method=method, mode="alternating", **_OWN).agent.for_inference()
+    assert isinstance(agent, DrQV2Settings)
     return agent
 
 
@@ -214,12 +217,9 @@ class OfflineTraining:
         replay = self._source.replay(self._seed, one_step=self._settings.one_step)
         for step in range(1, steps + 1):
             out = self._compare(replay.sample(self._settings.batch_size))
-            loss = out.representation_loss
-            if out.coefficient_loss is not None:  # it reaches raw_c only: one pass serves both
-                loss = loss + out.coefficient_loss
             for optimiser in self._optimisers:
                 optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            out.loss.backward()  # type: ignore[no-untyped-call]
             for optimiser in self._optimisers:
                 optimiser.step()
             if step % _REPORT_EVERY == 0:
@@ -290,6 +290,7 @@ class OfflineCell:
         method: An objective's name, or package.module:factory.
         seed: Of initialisation and batches.
         settings: How long is trained, and what is measured on.
+        trust: Whether code that the run's folder names may be imported.
     """
 
     run: Path | None
@@ -297,6 +298,7 @@ class OfflineCell:
     method: str
     seed: int
     settings: OfflineSettings
+    trust: bool = False
 
     @property
     def title(self) -> str:
@@ -326,7 +328,12 @@ class OfflineCell:
 
 
 def plan(
-    run: Path, methods: Sequence[str], seeds: int, settings: OfflineSettings
+    run: Path,
+    methods: Sequence[str],
+    seeds: int,
+    settings: OfflineSettings,
+    *,
+    trust: bool = False,
 ) -> dict[OfflineCell, float]:
     """The cells, seed by seed, and how much work each is.
 
@@ -335,12 +342,13 @@ def plan(
         methods: The objectives; if there are none, all that the run can train.
         seeds: Number of seeds.
         settings: Of every cell.
+        trust: Whether code that the run's folder names may be imported.
 
     Raises:
         ValueError: If the run has no replay buffer to train on, or an objective cannot be made;
             before time is spent on others.
     """
-    source = ReplaySource(run)
+    source = ReplaySource(run, trust=trust)
     source.replay(0, one_step=False)
     cost, left_out = {}, []
     for method in dict.fromkeys(methods or OBJECTIVES):
@@ -355,7 +363,7 @@ def plan(
     if left_out:
         _LOG.warning("left out, as they need actions of a DrQ-v2 run: %s", ", ".join(left_out))
     return {
-        OfflineCell(run, source.identity, method, seed, settings): cost[method]
+        OfflineCell(run, source.identity, method, seed, settings, trust): cost[method]
         for seed in range(seeds)
         for method in cost
     }
@@ -399,7 +407,7 @@ def run_cell(out: Path, cell: OfflineCell, progress: Callable[[int], None]) -> N
         OSError: If the result cannot be written.
     """
     assert cell.run is not None
-    source = source_of(cell.run, cell.checkpoint)
+    source = source_of(cell.run, cell.checkpoint, cell.trust)
     training = OfflineTraining(source, cell.method, cell.seed)
     pool = source.pool(cell.settings.episodes, cell.settings.seed, lambda: progress(0))
     before = pool.measure(training.embeddings, training.distance)

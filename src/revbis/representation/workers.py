@@ -21,8 +21,7 @@ Steps = Callable[[int], None]
 Show = Callable[[str, float], None]
 _POLL_SECONDS = 0.2
 
-_counter: Any = None  # of a worker: how much of the work is done, and whether to stop
-_stop: Any = None
+_counter: Any = None  # of a worker: how much of the work is done
 
 
 class Work(Protocol):
@@ -66,10 +65,10 @@ def run_all(
     if workers == 1 or len(works) == 1:
         return _run_here(works, run, show)
     context = multiprocessing.get_context("spawn")
-    counter, stop = context.Value("d", 0.0), context.Event()
+    counter = context.Value("d", 0.0)
     workers = min(workers, len(works))
     problems: dict[W, str] = {}
-    with _pool(context, workers, counter, stop) as pool:
+    with _pool(context, workers, counter) as pool:
         with _deaf_to_interrupts():
             waiting: dict[Future[str | None], W] = {
                 pool.submit(_work, run, work, cost): work for work, cost in works.items()
@@ -108,26 +107,30 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _pool(context: Any, workers: int, counter: Any, stop: Any) -> Iterator[ProcessPoolExecutor]:
-    """Workers that stop in the middle of a cell when this process leaves."""
-    pool = ProcessPoolExecutor(workers, context, _begin, (counter, stop))
+def _pool(context: Any, workers: int, counter: Any) -> Iterator[ProcessPoolExecutor]:
+    """Workers that are ended in the middle of a cell when this process leaves."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, context, _begin, (counter,))
     try:
         yield pool
-    except BrokenProcessPool:
-        raise ValueError(
-            "a worker died unexpectedly (was it killed, or out of memory?); "
-            "finished cells are kept: repeat the command with fewer --workers"
-        ) from None
+    except BaseException as problem:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
+        if isinstance(problem, BrokenProcessPool):
+            raise ValueError(
+                "a worker died unexpectedly (was it killed, or out of memory?); "
+                "finished cells are kept: repeat the command with fewer --workers"
+            ) from None
+        raise
     finally:
-        stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(counter: Any, stop: Any) -> None:
+def _begin(counter: Any) -> None:
     """Prepares a worker: one thread; Ctrl-C is for the process above, whose end is the worker's."""
     logging.getLogger("revbis").setLevel(logging.ERROR)  # what the process above has said already
-    global _counter, _stop  # the one way from a pool's initialiser to its tasks
-    _counter, _stop = counter, stop
+    global _counter  # noqa: PLW0603 (the one way from a pool's initialiser to its tasks)
+    _counter = counter
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     runtime.prepare(1)
@@ -144,8 +147,6 @@ def _work(run: Callable[[W, Steps], None], work: W, cost: float) -> str | None:
     """One piece in a worker; returns what went wrong."""
 
     def progress(steps: int) -> None:
-        if _stop.is_set():
-            raise KeyboardInterrupt
         with _counter.get_lock():
             _counter.value += cost * steps / work.steps
 

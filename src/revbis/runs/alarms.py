@@ -105,6 +105,24 @@ def silent_objective(metrics: Mapping[str, float], flags: Collection[str]) -> Al
     )
 
 
+def constant_rewards(
+    metrics: Mapping[str, float], largest_reward: float, flags: Collection[str]
+) -> Alarm | None:
+    """All rewards are the same and not 0, so a metric of rewards has nothing to learn.
+
+    None while every reward was 0: on a sparse task that may change.
+    """
+    share, reward = metrics.get("objective/reward_share"), metrics.get("batch_reward", 0.0)
+    if share != 0 or abs(reward) < max(largest_reward / 2, 1e-9):  # else it may be a rare reward
+        return None
+    remedies = [("task", "a --task whose rewards differ"), ("method", "--method zp")]
+    return Alarm(
+        "constant_rewards",
+        "all rewards of a batch are equal: the metric compares rewards, so all distances are "
+        f"learned to be 0{_advice(remedies, flags)}",
+    )
+
+
 def stalled(
     frames: Sequence[int], returns: Sequence[float], budget: int, flags: Collection[str]
 ) -> Alarm | None:

@@ -3,7 +3,7 @@
 A run's folder `checkpoints` contains a folder for each of the last few checkpoints,
 
     frame-000000010000/agent.pt        networks, optimisers, generators (read with weights_only)
-    frame-000000010000/state.json      counters, replay state, running episode, records
+    frame-000000010000/state.json      settings, counters, replay state, running episode, records
     frame-000000010000/manifest.json   size and checksum of every file the checkpoint needs
 
 and `replay`, with the records of the replay buffer in pieces that are written once and shared.
@@ -19,13 +19,13 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
 
 from revbis.io import schema
-from revbis.io.files import atomic_write, digest, digest_of_bytes, sync_folder
+from revbis.io.files import atomic_write, digest, digest_of_bytes, read_tensors, sync_folder
 from revbis.io.schema import CountOrZero, FileEntry, Manifest
 from revbis.runs.folder import (
     AGENT,
@@ -86,8 +86,8 @@ class Checkpoint:
             try:
                 with np.load(path, allow_pickle=False) as file:
                     piece = dict(file)
-            except Exception as problem:  # noqa: BLE001 (NumPy, zipfile and zlib raise different ones)
-                raise DamagedError(f"{path} cannot be read: {_first_line(problem)}") from None
+            except Exception:  # noqa: BLE001 (NumPy, zipfile and zlib raise different ones)
+                raise DamagedError(f"{path} cannot be read as arrays of numbers") from None
             yield piece
 
 
@@ -244,6 +244,15 @@ def read_agent(root: Path) -> tuple[int, dict[str, Any]] | None:
     )
 
 
+def read_state(root: Path) -> dict[str, Any] | None:
+    """The trainer's state in the newest checkpoint with an intact state.json, as `read_agent`.
+
+    Raises:
+        DamagedError: If there are checkpoints, but no state.json is intact.
+    """
+    return _read_newest(root, lambda folder: _state(folder, _manifest(folder)))
+
+
 def read_checkpoint(root: Path) -> Checkpoint | None:
     """The newest intact checkpoint, replay buffer included; for readers, as `read_agent` is.
 
@@ -292,23 +301,28 @@ def _load(folder: Path, root: Path) -> Checkpoint:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} is missing or truncated")
         if digest(path) != entry["digest"]:
             raise DamagedError(f"checkpoint {folder} is damaged: {path} has changed")
-    content = _content(folder, STATE, manifest)
+    state = _state(folder, manifest)
     try:
-        state: dict[str, Any] = schema.parse_json(content, dict[str, Any], STATE)
         replay: _Written = schema.convert(state.get("replay"), _Written, f"{STATE}'s replay")
     except ValueError as problem:
         raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
     return Checkpoint(folder, _agent(folder, manifest), state, pieces, replay["written"])
 
 
+def _state(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
+    content = _content(folder, STATE, manifest)
+    try:
+        return cast("dict[str, Any]", schema.parse_json(content, dict[str, Any], STATE))
+    except ValueError as problem:
+        raise DamagedError(f"checkpoint {folder} cannot be read: {problem}") from None
+
+
 def _agent(folder: Path, manifest: dict[str, FileEntry]) -> dict[str, Any]:
     content = _content(folder, AGENT, manifest)
     try:
-        agent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as problem:  # noqa: BLE001 (the reader can raise anything for a foreign file)
-        raise DamagedError(
-            f"checkpoint {folder} cannot be read: {AGENT}: {_first_line(problem)}"
-        ) from None
+        agent = read_tensors(content)
+    except ValueError as problem:
+        raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT}: {problem}") from None
     if not isinstance(agent, dict):
         raise DamagedError(f"checkpoint {folder} cannot be read: {AGENT} does not contain an agent")
     return agent
@@ -345,11 +359,6 @@ def _manifest(folder: Path) -> dict[str, FileEntry]:
 
 def _entry(content: bytes) -> FileEntry:
     return {"bytes": len(content), "digest": digest_of_bytes(content)}
-
-
-def _first_line(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
 
 
 def _is_piece(name: str) -> bool:

@@ -7,7 +7,7 @@ are distinct, so flags, files and grids are flat.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,12 +16,14 @@ import tyro
 
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
+from revbis.envs.suites import imported_by
 from revbis.io import schema
 from revbis.io.files import shown_path
 from revbis.io.schema import (
     ActionRepeat,
     Count,
     Discount,
+    FolderName,
     FrameStack,
     NoiseCount,
     Seed,
@@ -60,6 +62,9 @@ class RunSettings:
     """Source of the defaults: paper (for GPUs) or cpu (smaller in every dimension)."""
     seed: Seed = 1
     """Seed of everything random in the run."""
+    name: FolderName | None = None
+    """Keeps a run beside others of its method and seed, as with other settings: its folder is
+    METHOD+NAME instead of METHOD."""
     frames: Count = 1_000_000
     """Budget, in frames (simulator steps)."""
     out: Path = Path("runs")
@@ -136,7 +141,13 @@ class Config(RunSettings):
     def directory(self) -> Path:
         """The run's own folder."""
         task, method = (re.sub("[:/]", "-", name) for name in (self.task, self.method))
-        return self.out / self.preset / task / method / f"seed-{self.seed}"
+        name = "" if self.name is None else f"+{self.name}"
+        return self.out / self.preset / task / f"{method}{name}" / f"seed-{self.seed}"
+
+    @property
+    def label(self) -> str:
+        """The method, with the run's name if it has one."""
+        return self.method if self.name is None else f"{self.method} ({self.name})"
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -158,6 +169,12 @@ class Config(RunSettings):
             return (1,)
         return (3 * self.frame_stack, self.pixels, self.pixels)
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The user's own code that it names, of the task, the agent and the objective."""
+        named = (imported_by(self.task), resolve(self.method).factory)
+        return tuple(name for name in named if name is not None)
+
     def as_dict(self) -> dict[str, Any]:
         """All settings by the names of their flags, in JSON types."""
         values = asdict(self)
@@ -165,6 +182,11 @@ class Config(RunSettings):
         agent.pop("objective", None)  # it follows from the method
         values |= {name: list(v) if isinstance(v, tuple) else v for name, v in agent.items()}
         return values | {"out": str(self.out)}
+
+    def effective(self) -> dict[str, Any]:
+        """The settings of `as_dict` that have an effect for the method."""
+        without = resolve(self.method).without
+        return {name: value for name, value in self.as_dict().items() if name not in without}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
@@ -186,14 +208,16 @@ class Config(RunSettings):
         one of the two methods requires follow the new one.
 
         Raises:
-            ValueError: For unknown names or wrong values.
+            ValueError: For unknown names, wrong values, or settings without effect for the method.
         """
         values = self.as_dict()
         if "method" in settings:
             before, now = resolve(self.method), resolve(settings["method"])
             dropped = before.agent.flags - now.agent.flags | before.defaults.keys()
             values = {k: v for k, v in values.items() if k not in dropped} | now.defaults
-        return Config.from_dict(values | settings)
+        config = Config.from_dict(values | settings)
+        check_effective((k for k, v in settings.items() if v is not None), config.method)
+        return config
 
     @classmethod
     def from_saved(cls, values: dict[str, Any]) -> Config:
@@ -264,9 +288,24 @@ def setting_names() -> frozenset[str]:
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
 
 
+def check_effective(names: Iterable[str], method: str) -> None:
+    """Refuses settings that an agent has, but that have no effect for this method.
+
+    Raises:
+        ValueError: For the first of them.
+    """
+    without = resolve(method).without
+    for name in names:
+        if name in without:
+            raise ValueError(
+                f"{name} would change nothing: {method} has no {without[name]}; leave it out, or "
+                "choose a method that has one"
+            )
+
+
 def changes(before: Config, now: Config) -> list[Change]:
-    """Every setting that differs."""
-    old, new = before.as_dict(), now.as_dict()
+    """Every setting that differs, except for those without effect."""
+    old, new = before.effective(), now.effective()
     names = [*new, *(name for name in old if name not in new)]
     pairs = [(name, old.get(name), new.get(name)) for name in names]
     return [Change(*pair) for pair in pairs if pair[1] != pair[2]]

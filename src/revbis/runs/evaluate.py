@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,29 +78,38 @@ def play(agent: Agent, env: TaskEnv, seed: int, watch: Watch | None = None) -> E
     return Episode(total, info["frames"], info["success_any"], info["success_last"])
 
 
-def evaluate(
-    agent: Agent, env: TaskEnv, seeds: Iterable[int], stop: Callable[[], bool] = lambda: False
-) -> list[Episode]:
-    """Plays one episode for each seed; fewer if `stop`, asked between two, returns True."""
-    episodes: list[Episode] = []
-    for seed in seeds:
-        if episodes and stop():
-            break
-        episodes.append(play(agent, env, seed))
-    return episodes
+def evaluate(agent: Agent, env: TaskEnv, seeds: Iterable[int]) -> list[Episode]:
+    """Plays one episode for each seed."""
+    return [play(agent, env, seed) for seed in seeds]
 
 
 def evaluate_splits(
-    agent: Agent, envs: Mapping[str, TaskEnv], seeds: Sequence[int], stop: Callable[[], bool]
+    agent: Agent,
+    envs: Mapping[str, TaskEnv],
+    seeds: Sequence[int],
+    stop: Callable[[], bool],
+    report: Callable[[int, int], None] = lambda *_: None,
 ) -> dict[str, list[Episode]] | None:
-    """Plays the same seeds on each split; None if `stop`, asked between episodes, returns True."""
-    episodes: dict[str, list[Episode]] = {}
-    for split, env in envs.items():
-        if episodes and stop():
+    """Plays the same seeds on each split.
+
+    Args:
+        agent: Acts.
+        envs: By split.
+        seeds: One for each episode.
+        stop: Asked between episodes; what was played is discarded if it returns True.
+        report: Called before and after every step with the episode's number and their count.
+
+    Returns:
+        The episodes by split; None if `stop` returned True.
+    """
+    episodes: dict[str, list[Episode]] = {split: [] for split in envs}
+    count = len(envs) * len(seeds)
+    for number, (split, seed) in enumerate(product(envs, seeds), 1):
+        if number > 1 and stop():
             return None
-        episodes[split] = evaluate(agent, env, seeds, stop)
-        if len(episodes[split]) < len(seeds):
-            return None
+        report(number, count)
+        watch: Watch = lambda *_, n=number: report(n, count)  # noqa: E731
+        episodes[split].append(play(agent, envs[split], seed, watch))
     return episodes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -59,22 +60,28 @@ def check(config: Config, *, here: bool = True) -> None:
 
 
 def check_unchanged(
-    before: Config, now: Config, folder: Path | str, discard: str = "--restart"
+    before: Config, now: Config, folder: Path | str, advice: str | None = None
 ) -> list[Change]:
     """Refuses settings with which the run in a folder cannot resume; returns the other changes.
 
-    The message names the folder and how to discard the run.
+    Args:
+        before: The run in the folder.
+        now: What it is to resume with.
+        folder: The folder, for the message.
+        advice: What to do about it, for the message; None for the advice of `revbis train`.
 
     Raises:
-        ValueError: With every such setting.
+        ValueError: With every such setting; if one is wrong in any run, with that.
     """
     differing = changes(before, now)
     unsafe = [str(change) for change in differing if not change.safe]
     if unsafe:
-        raise ValueError(
-            f"{folder} was started with other settings: {'; '.join(unsafe)}. Pass the same "
-            f"settings to resume it, another --out for a new run, or {discard} to discard it"
+        check(now, here=False)
+        advice = advice or (
+            f"To resume it as it is: revbis train {shlex.quote(str(folder))}. To keep both, pass "
+            "--name NAME for the new run; to discard it, --restart"
         )
+        raise ValueError(f"{folder} was started with other settings: {'; '.join(unsafe)}. {advice}")
     return differing
 
 

@@ -128,7 +128,7 @@ def command_line(config: Config) -> str:
     usual["observation"] = RunSettings.observation  # a flag, though the defaults follow from it
     words = ["revbis", "train", "--task", config.task, "--method", config.method]
     words += ["--preset", config.preset, "--seed", str(config.seed)]
-    for name, value in config.as_dict().items():
+    for name, value in config.effective().items():
         if name in ("task", "method", "preset", "seed") or value == usual[name]:
             continue
         flag = name.replace("_", "-")

@@ -12,7 +12,7 @@ from revbis.io.schema import CountOrZero, EvaluationLine, Seed
 from revbis.runs.folder import ALARMS, EVALUATIONS, TENSORBOARD, TRAINING, WANDB, WANDB_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import torch
@@ -80,6 +80,7 @@ class Status:
         agent: The agent's status, such as the coefficient c.
         seconds: Seconds by phase.
         frames_per_second: Since this process started.
+        evaluating: Number of the evaluation episode that is played, and how many there are.
     """
 
     progress: Progress
@@ -88,6 +89,7 @@ class Status:
     agent: dict[str, float]
     seconds: dict[str, float]
     frames_per_second: float
+    evaluating: tuple[int, int] | None = None
 
 
 def agent_status(record: Mapping[str, Any]) -> dict[str, float]:
@@ -136,6 +138,7 @@ class Records:
         resumed: Frame of the checkpoint that the run resumes from; TensorBoard hides what came
             after it.
         guard: Called before anything is written; raises if this process may no longer write.
+        evaluated: Called after each evaluation, with its record.
     """
 
     def __init__(
@@ -147,8 +150,9 @@ class Records:
         run: dict[str, Any],
         resumed: int | None = None,
         guard: Callable[[], None] = lambda: None,
+        evaluated: Callable[[Record], None] = lambda _: None,
     ) -> None:
-        self.folder, self._guard = folder, guard
+        self.folder, self._guard, self._evaluated = folder, guard, evaluated
         self.evaluations: list[Record] = []
         self.alarms: list[Record] = []
         self._train = folder / TRAINING
@@ -170,6 +174,7 @@ class Records:
         self.evaluations.append(record)
         self._write(EVALUATIONS, self.evaluations)
         self._send("eval", record)
+        self._evaluated(record)
 
     def alarm(self, record: Record) -> None:
         """Adds a line to alarms.jsonl."""
@@ -201,7 +206,7 @@ class Records:
 
     def _write(self, name: str, records: list[Record]) -> None:
         self._guard()
-        atomic_write(self.folder / name, "".join(map(line_of, records)).encode())
+        write_records(self.folder / name, records)
 
     def _send(self, kind: str, record: Record) -> None:
         yardsticks = record.get("yardsticks", {})  # a record of their own
@@ -213,6 +218,11 @@ class Records:
         }
         for sink in self._sinks:
             sink.write(numbers, record["frames"])
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a file of JSON lines as a whole."""
+    atomic_write(path, "".join(line_of({**record}) for record in records).encode())
 
 
 class _TensorBoard:

@@ -11,19 +11,25 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from revbis import __version__
 from revbis.envs import make_env
 from revbis.envs.suites import packages
 from revbis.io import schema
-from revbis.io.files import Record, atomic_write, read_records, shown_path
+from revbis.io.files import (
+    Record,
+    atomic_write,
+    read_records,
+    remove_unfinished,
+    shown_path,
+)
 from revbis.io.machine import blas, conditions, processor, thread_counts
 from revbis.io.runtime import use_threads
 from revbis.io.schema import AboutFile
 from revbis.runs import preflight
-from revbis.runs.checkpoint import Checkpoints, read_agent
-from revbis.runs.config import Config
+from revbis.runs.checkpoint import Checkpoints, DamagedError, read_agent, read_state
+from revbis.runs.config import Change, Config
 from revbis.runs.folder import (
     ABOUT,
     ATTEMPTS,
@@ -41,7 +47,7 @@ from revbis.runs.folder import (
     unpacked,
 )
 from revbis.runs.presets import command_line
-from revbis.runs.records import Records
+from revbis.runs.records import Records, SavedRecords, write_records
 from revbis.runs.trainer import Trainer, build_agent, resolve_device
 
 if TYPE_CHECKING:
@@ -60,6 +66,7 @@ def train(
     *,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[Status], None] = lambda _: None,
+    evaluated: Callable[[Record], None] = lambda _: None,
     home: RunFolder | None = None,
     restart: bool = False,
 ) -> bool:
@@ -69,7 +76,8 @@ def train(
         config: The run; it determines the folder.
         stop: Called after every agent step and between evaluation episodes; if it returns True,
             the run is saved and stops.
-        report: Called after every agent step.
+        report: Called after every step; of an evaluation, the status has the episode's number.
+        evaluated: Called after every evaluation, with its line of eval.jsonl.
         home: The run's folder, already claimed; claimed here if None.
         restart: Discard the run in the folder and start at frame 0; it is kept if the new one
             cannot start. Otherwise a run with records is resumed or refused, never restarted.
@@ -87,12 +95,12 @@ def train(
     folder = config.directory
     check_writable(folder)
     if not restart:
-        if (folder / CONFIG).exists():
-            before = Config.read(folder / CONFIG)
-            for change in preflight.check_unchanged(before, config, folder):
-                _LOG.warning("%s", change)
+        changed = _check_settings(config)
         if finished(config):
+            _restore_evaluations(folder)
             return True
+        for change in changed:
+            _LOG.warning("%s", change)
     preflight.check(config)
     device = resolve_device(config.device)
     use_threads(config.threads)
@@ -102,7 +110,7 @@ def train(
         home.claim()
     try:
         with _discarding(home) if restart else nullcontext():
-            trainer = _start(config, device, home)
+            trainer = _start(config, device, home, evaluated)
         with closing(trainer.records):
             done = trainer.run(lambda: home.beat(trainer.status) or stop(), report, home.saved)
             if done:
@@ -117,9 +125,27 @@ def train(
         raise
 
 
-def _start(config: Config, device: str, home: RunFolder) -> Trainer:
+def _check_settings(config: Config) -> list[Change]:
+    """Refuses other settings than those of the run in the folder; returns what else has changed."""
+    folder = config.directory
+    before = read_config(folder)
+    if before is None and (folder / CHECKPOINTS).exists():
+        _LOG.warning(
+            "%s has no %s, and neither have its checkpoints: that it was started with these "
+            "settings cannot be checked",
+            folder,
+            CONFIG,
+        )
+    changed = [] if before is None else preflight.check_unchanged(before, config, folder)
+    return [each for each in changed if each.name != "out"]  # the folder may have moved
+
+
+def _start(
+    config: Config, device: str, home: RunFolder, evaluated: Callable[[Record], None]
+) -> Trainer:
     """The composition root: environment, replay, agent, records and checkpoints of one run."""
     folder = config.directory
+    remove_unfinished(folder, OUTPUTS)
     checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
     checkpoint = checkpoints.resume()
     if checkpoint is None:
@@ -131,6 +157,7 @@ def _start(config: Config, device: str, home: RunFolder) -> Trainer:
         run=config.as_dict(),
         resumed=None if checkpoint is None else checkpoint_frames(checkpoint.folder.name),
         guard=home.check,
+        evaluated=evaluated,
     )
     try:
         trainer = Trainer(config, records, checkpoints, device)
@@ -198,6 +225,45 @@ def _refuse_to_restart(folder: Path) -> None:
             "pass --restart to revbis train to discard them and train from frame 0, or another "
             "--out to keep them"
         )
+
+
+def read_config(folder: Path) -> Config | None:
+    """The settings that a run was started with, by its config.json, else by its newest checkpoint.
+
+    None if neither has them: there is no run yet, it is of an earlier version, or no checkpoint is
+    intact.
+
+    Raises:
+        ValueError: If they cannot be read.
+    """
+    if (folder / CONFIG).exists():
+        return Config.read(folder / CONFIG)
+    saved = _saved_state(folder).get("config")
+    if saved is None:
+        return None
+    try:
+        return Config.from_saved(schema.convert(saved, dict[str, Any], "its config"))
+    except ValueError as problem:
+        raise ValueError(f"the newest checkpoint in {folder} cannot be read: {problem}") from None
+
+
+def _restore_evaluations(folder: Path) -> None:
+    """Writes a finished run's eval.jsonl again if it is gone: its checkpoints contain it."""
+    if (folder / EVALUATIONS).exists():
+        return
+    with suppress(ValueError):
+        saved: Any = _saved_state(folder).get("records")
+        schema.convert(saved, SavedRecords, "the records")
+        write_records(folder / EVALUATIONS, saved["evaluations"])
+        _LOG.warning("%s was missing: restored from the checkpoint", EVALUATIONS)
+
+
+def _saved_state(folder: Path) -> dict[str, Any]:
+    """The state in a run's newest intact checkpoint; empty without one."""
+    try:
+        return read_state(folder / CHECKPOINTS) or {}
+    except DamagedError:
+        return {}
 
 
 def _about(config: Config, identity: dict[str, Any]) -> AboutFile:
@@ -276,27 +342,65 @@ def finished(config: Config) -> bool:
         return False
 
 
-def open_run(folder: Path) -> tuple[Config, Agent]:
+class OpenedRun(NamedTuple):
+    """A run's agent at its newest checkpoint, on the CPU.
+
+    Attributes:
+        config: The run.
+        agent: The agent.
+        frames: The frame of the checkpoint.
+        observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
+        action_size: Dimension of an action.
+    """
+
+    config: Config
+    agent: Agent
+    frames: int
+    observation_shape: tuple[int, ...]
+    action_size: int
+
+
+def open_run(folder: Path, *, trust: bool = False) -> tuple[Config, Agent]:
     """A run's config and its agent at the newest checkpoint, on the CPU.
 
+    Args:
+        folder: The run's folder.
+        trust: Whether code that the folder names, as package.module:factory, may be imported.
+
     Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
+        ValueError: If the folder is not a run, has no checkpoint yet, or names code that is not
+            trusted.
     """
-    config, agent, _ = open_run_at(folder)
-    return config, agent
+    opened = open_run_at(folder, trust=trust)
+    return opened.config, opened.agent
 
 
-def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
-    """What `open_run` returns, and the frame of the checkpoint.
+def check_trusted(config: Config, folder: Path) -> None:
+    """Refuses a run whose folder names code: whoever wrote the folder chose what it does.
 
     Raises:
-        ValueError: If the folder is not a run, or has no checkpoint yet.
+        ValueError: With the names, and how to allow them.
+    """
+    if config.code:
+        raise ValueError(
+            f"{shown_path(folder)} names code of its author's, {' and '.join(config.code)}, which "
+            "would be imported and run; pass --trust (trust=True in Python) if you trust it"
+        )
+
+
+def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
+    """What `open_run` returns, with the frame of the checkpoint and the agent's shapes.
+
+    Raises:
+        ValueError: As `open_run`.
     """
     copy = unpacked(folder)
     config = Config.read(copy / CONFIG)
+    if not trust:
+        check_trusted(config, folder)
     newest = read_agent(copy / CHECKPOINTS)
     if newest is None:
-        raise ValueError(f"{shown_path(folder)} has no checkpoint yet; train the run first")
+        raise ValueError(f"{shown_path(folder)} {_without_checkpoint(copy)}")
     frames, state = newest
     env = make_env(**config.environment, seed=config.seed)
     agent = build_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
@@ -306,7 +410,15 @@ def open_run_at(folder: Path) -> tuple[Config, Agent, int]:
     except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
         reason = schema.reason(problem)
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
-    return config, agent, frames
+    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
+    return OpenedRun(config, agent, frames, shape, size)
+
+
+def _without_checkpoint(folder: Path) -> str:
+    """Why a run without checkpoints has none, and what to do."""
+    if (folder / RESULT).exists():
+        return "is finished, but its checkpoints are not here; to train it again, pass --restart"
+    return "has no checkpoint yet; train the run first"
 
 
 def read_evaluations(folder: Path) -> list[Record]:

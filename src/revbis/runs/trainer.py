@@ -22,6 +22,7 @@ from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
 from revbis.runs.evaluate import act, evaluate_splits, outcome
 from revbis.runs.folder import DIAGNOSIS, STATE
+from revbis.runs.memory import stored_records
 from revbis.runs.records import Averages, Progress, SavedEpisode, SavedState, Status
 from revbis.runs.seeds import Stream, derive_seed, episode_seeds
 
@@ -93,6 +94,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
         storage=config.replay_storage,
         directory=config.directory,
         one_step=config.agent.one_step,
+        expected=stored_records(config),
     )
 
 
@@ -164,7 +166,7 @@ class Trainer:
         self._last_return: float | None = None
         self._averages = Averages()
         self._raised: set[str] = set()
-        self._flags = frozenset(config.as_dict())  # that an alarm may suggest
+        self._flags = frozenset(config.effective())  # that an alarm may suggest
         # Read again when logging only: a GPU would have to be waited for.
         self._agent_status = self.agent.status()
         self._start = (time.perf_counter(), 0)
@@ -197,9 +199,10 @@ class Trainer:
         self, stop: Callable[[], bool], report: Callable[[Status], None], saved: Callable[[], None]
     ) -> bool:
         config, progress = self.config, self.progress
+        self._start = (time.perf_counter(), progress.frames)
         saved_at = progress.frames
         while progress.frames < config.frames:
-            if self._evaluation_is_due() and not self._evaluate(stop):
+            if self._evaluation_is_due() and not self._evaluate(stop, report):
                 break
             self._step()
             if self._update_is_due():
@@ -214,15 +217,15 @@ class Trainer:
             if stop():
                 break
         else:
-            if not self._evaluation_is_due() or self._evaluate(stop):
+            if not self._evaluation_is_due() or self._evaluate(stop, report):
                 self.save()
                 return True
         self.save()
         saved()
         return False
 
-    def status(self) -> Status:
-        """The current status of the run."""
+    def status(self, evaluating: tuple[int, int] | None = None) -> Status:
+        """The current status of the run; in an evaluation, with the episode's number and count."""
         evaluations = self.records.evaluations
         start, frames = self._start
         elapsed = time.perf_counter() - start
@@ -233,12 +236,14 @@ class Trainer:
             agent=self._agent_status,
             seconds=self.clock.split(),
             frames_per_second=(self.progress.frames - frames) / elapsed,
+            evaluating=evaluating,
         )
 
     def save(self) -> None:
         """Writes a checkpoint of everything that determines the rest of the run."""
         with self.clock.phase("saving"):
             state = {
+                "config": self.config.as_dict(),
                 "progress": vars(self.progress),
                 "seconds": self.clock.split(),
                 "replay": self.replay.state(),
@@ -290,7 +295,6 @@ class Trainer:
         self.progress = state["progress"]
         self.clock = Clock(state["seconds"])
         self._raised, self._last_return = set(state["raised"]), state["last_return"]
-        self._start = (time.perf_counter(), self.progress.frames)
         self._agent_status = self.agent.status()
         if saved is None:
             return None
@@ -360,6 +364,18 @@ class Trainer:
         every = 1 if frames >= self.config.frames else self.config.eval_every
         return frames // every > last // every
 
+    def _due_frame(self) -> int:
+        """The frame that the evaluation is due at, from which its episodes are seeded.
+
+        It does not depend on the budget, except for the evaluation that only the budget demands: a
+        run that is extended has the evaluations of one that was longer from the start.
+        """
+        frames, every = self.progress.frames, self.config.eval_every
+        evaluations = self.records.evaluations
+        if evaluations and frames // every == int(evaluations[-1]["frames"]) // every:
+            return self.config.frames
+        return frames // every * every
+
     def _update(self) -> None:
         progress, sampling = self.progress, self.replay.sample_seconds
         with self.clock.phase("update"):
@@ -370,15 +386,17 @@ class Trainer:
         progress.updates += 1
         self._averages.add(metrics)
 
-    def _evaluate(self, stop: Callable[[], bool]) -> bool:
+    def _evaluate(self, stop: Callable[[], bool], report: Callable[[Status], None]) -> bool:
         """Plays evaluation episodes and records them; nothing and False if asked to stop."""
         config, progress = self.config, self.progress
+        due = self._due_frame()
         seeds = [
-            derive_seed(config.seed, Stream.EVALUATION, progress.evaluations, i)
-            for i in range(config.eval_episodes)
+            derive_seed(config.seed, Stream.EVALUATION, due, i) for i in range(config.eval_episodes)
         ]
         with self.clock.phase("evaluation"):
-            episodes = evaluate_splits(self.agent, self.eval_envs, seeds, stop)
+            episodes = evaluate_splits(
+                self.agent, self.eval_envs, seeds, stop, lambda *at: report(self.status(at))
+            )
         measured = self._yardsticks_are_due()
         if episodes is None or (measured and stop()):
             return False
@@ -436,6 +454,7 @@ class Trainer:
         self._raise(alarms.exploding_critic(metrics, largest, discount, self._flags))
         self._raise(alarms.collapsed_embedding(metrics, self._flags))
         self._raise(alarms.silent_objective(metrics, self._flags))
+        self._raise(alarms.constant_rewards(metrics, largest, self._flags))
         self._agent_status = self.agent.status()
         seconds = {f"seconds/{name}": round(s, 3) for name, s in self.clock.split().items()}
         self.records.train(

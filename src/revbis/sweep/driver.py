@@ -44,6 +44,10 @@ _STALL_SECONDS = 1800.0
 _BACK_OFF_SECONDS = 2.0
 _POLL_SECONDS = 1.0
 _REFUSALS = 5  # listed in one error
+_OTHER_SETTINGS = (
+    "Pass the same settings to resume it, another --out for a new sweep, or remove the folder to "
+    "discard it"
+)
 
 
 @dataclass(frozen=True)
@@ -356,7 +360,7 @@ class Sweep:
         before = self._storage.config(entry.name)
         if before is not None:
             folder = self._storage.folder(entry.name)
-            preflight.check_unchanged(before, entry.config, folder, "remove the folder")
+            preflight.check_unchanged(before, entry.config, folder, _OTHER_SETTINGS)
         if entry.state != "finished":
             preflight.check(entry.config, here=here)
 

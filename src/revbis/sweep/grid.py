@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
@@ -19,9 +20,8 @@ from revbis.runs.config import RUN_SETTINGS, Config, setting_names
 from revbis.runs.presets import preset_config
 
 _MOST_RUNS = 100_000
-_FOLDER = re.compile(r"[\w=+,-][\w=+,. -]{0,99}")
 # What the grid itself decides, or the sweep.
-_GIVEN = ("task", "method", "seed", "preset", "out", "threads")
+_GIVEN = ("task", "method", "seed", "name", "preset", "out", "threads")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Grid:
         preset: Where settings come from.
         settings: Settings that differ from the preset's, in every run.
         overrides: Further settings by name; with them, every run is trained once for each name,
-            in a folder of that name.
+            in a folder of that name. A method that has none of a name's settings is trained once
+            without them, beside these folders.
 
     Raises:
         ValueError: For anything that cannot be trained, before anything starts.
@@ -54,14 +55,14 @@ class Grid:
             values = getattr(self, name)
             if not values:
                 raise ValueError(f"{name} is empty: a grid needs at least one")
-            double = sorted({str(value) for value in values if values.count(value) > 1})
+            double = sorted(str(value) for value, count in Counter(values).items() if count > 1)
             if double:
                 raise ValueError(f"{name} has {', '.join(double)} more than once")
         for method in self.methods:
             resolve(method)
         _check_settings("settings", self.settings)
         for name, settings in self.overrides.items():
-            if not _FOLDER.fullmatch(name):
+            if not re.fullmatch(schema.FOLDER_NAME, name):
                 raise ValueError(f"overrides: {name!r:.80} cannot be the name of a folder")
             _check_settings(f"overrides, {name}", settings)
         runs = len(self.tasks) * len(self.methods) * len(self.seeds) * max(len(self.overrides), 1)
@@ -71,11 +72,13 @@ class Grid:
     def configs(self, out: Path) -> list[Config]:
         """Every run, seed by seed, so that an unfinished sweep is whole for the first seeds."""
         overrides = self.overrides or {"": {}}
+        folders = {method: _folders(overrides, method) for method in self.methods}
         return [
-            self._config(out / name, seed, task, method, settings)
+            self._config(out / folders[method][name], seed, task, method, settings)
             for seed, (name, settings), task, method in product(
                 self.seeds, overrides.items(), self.tasks, self.methods
             )
+            if name in folders[method]
         ]
 
     def _config(
@@ -84,12 +87,33 @@ class Grid:
         values = {**self.settings, **override}
         observation = "state" if values.get("observation") == "state" else "pixels"
         start = preset_config(self.preset, task, method, observation)
-        others = setting_names() - start.as_dict().keys()  # of agents that this method is not
-        settings = {name: value for name, value in values.items() if name not in others}
         try:
-            return start.with_settings(seed=seed, out=out, **settings)
+            return start.with_settings(seed=seed, out=out, **_of_method(values, method))
         except ValueError as problem:
             raise ValueError(f"settings of {task}, {method}: {problem}") from None
+
+
+def _of_method(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Those of the settings that the method has."""
+    own = RUN_SETTINGS | resolve(method).flags
+    return {name: value for name, value in settings.items() if name in own}
+
+
+def _folders(overrides: Mapping[str, Mapping[str, Any]], method: str) -> dict[str, str]:
+    """The folder for a method's runs with each override; without those that are the same for it.
+
+    With an override that has none of its settings, a method is as it is without overrides: it is in
+    the folder of an override that is empty, else in none.
+    """
+    plain = next((name for name, settings in overrides.items() if not settings), "")
+    folders: dict[str, str] = {}
+    seen: list[dict[str, Any]] = []
+    for name, settings in overrides.items():
+        own = _of_method(settings, method)
+        if own not in seen:
+            seen.append(own)
+            folders[name] = name if own else plain
+    return folders
 
 
 def read_grid(name: str) -> Grid:
@@ -176,9 +200,21 @@ def grid_from(values: object, name: str = "the grid") -> Grid:
         raise ValueError(f"{name}: {problem}") from None
 
 
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses a key that a mapping has twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        double = [key for key, count in Counter(keys).items() if count > 1]
+        if double:
+            line = node.start_mark.line + 1
+            raise yaml.YAMLError(f"{double[0]} is there twice in the mapping at line {line}")
+        return super().construct_mapping(node, deep)
+
+
 def _load_yaml(text: str, name: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except RecursionError:
         raise ValueError(f"{name} is nested too deeply") from None
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as problem:
@@ -220,10 +256,10 @@ def _check_settings(where: str, settings: object) -> None:
 
 def _check_used(where: str, settings: Iterable[str], methods: Sequence[str]) -> None:
     """Refuses settings that no method has; those that only some have are for these."""
-    used = RUN_SETTINGS.union(*(resolve(method).agent.flags for method in methods))
+    used = RUN_SETTINGS.union(*(resolve(method).flags for method in methods))
     unused = [name for name in settings if name not in used]
     if unused:
         raise ValueError(
-            f"{where}: no method of the grid has {', '.join(unused)}; revbis train --method "
-            f"{methods[0]} --help lists what it has"
+            f"{where}: no method of the grid has {', '.join(unused)}: leave it out, or add a "
+            "method that has it"
         )

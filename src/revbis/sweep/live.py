@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from revbis.io.text import format_duration
+from revbis.io.text import format_duration, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -149,7 +149,7 @@ def _cells(entry: Entry, names: Sequence[str]) -> dict[str, str]:
         "frames/s": f"{speed:.0f}" if speed else "",
         "left": format_duration(max(budget - progress.frames, 0) / speed) if speed else "",
         "return": "" if mean is None else _short(mean),
-        **{name: f"{status[name]:.3f}" if name in status else "" for name in names},
+        **{name: format_number(status[name]) if name in status else "" for name in names},
         "attempts": str(entry.attempts or ""),
     }
 
@@ -179,7 +179,8 @@ class PlainBoard:
         for entry in entries:
             now = (entry.state, entry.attempts)
             if self._states.get(entry.name, ("waiting", 0)) != now:
-                why = f": {entry.text}" if entry.text and entry.state != "finished" else ""
+                told = entry.state in ("waiting", "failed")  # a new attempt does not repeat it
+                why = f": {entry.text}" if entry.text and told else ""
                 attempt = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
                 _print(f"{entry.name} {entry.state}{attempt}{why}")
             self._states[entry.name] = now

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from revbis.io import runtime
 from revbis.runs.config import Config
-from revbis.sweep.plan import Speed, activation_bytes
+from revbis.runs.memory import activation_bytes
+from revbis.sweep.plan import Speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import filelock
 
 from revbis.agents.registry import resolve
-from revbis.replay.storage import Layout
 from revbis.runs.folder import check_writable, is_url
+from revbis.runs.memory import disk_bytes, memory_bytes, replay_bytes
 from revbis.runs.preflight import UnfitMachineError
 from revbis.sweep.backend import Backend, check_backend, local_workers, make_runner
 from revbis.sweep.driver import Sweep, SweepStorage, lock_path
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from revbis.sweep.driver import Entry
     from revbis.sweep.grid import Grid
 
-_PROCESS_BYTES = 800_000_000  # Python, PyTorch and a simulator, as measured
-_ACTIONS = 32  # more numbers than any action has
-_FEATURES = 64  # more than most tasks' own vectors have
 _OVER = ("finished", "failed")  # no more attempts are made at such a run
 
 
@@ -151,7 +148,8 @@ class RunForecast:
         state: waiting, resumed, finished or failed.
         frames: Its budget.
         seconds: Time it will still take; None if that is not known.
-        memory: In bytes.
+        memory: Of its process, in bytes.
+        replay: Part of it that the replay buffer takes.
         disk: In bytes.
     """
 
@@ -160,6 +158,7 @@ class RunForecast:
     frames: int
     seconds: float | None
     memory: int
+    replay: int
     disk: int
 
 
@@ -205,6 +204,7 @@ def forecast(plan: Plan, speeds: Mapping[str, Speed] | None = None) -> Forecast:
             frames=entry.config.frames,
             seconds=seconds,
             memory=memory_bytes(entry.config),
+            replay=replay_bytes(entry.config),
             disk=disk_bytes(entry.config),
         )
         for entry, seconds in zip(entries, times, strict=True)
@@ -217,26 +217,6 @@ def forecast(plan: Plan, speeds: Mapping[str, Speed] | None = None) -> Forecast:
         disk=sum(run.disk for run in runs),
         given_up=sum(entry.state == "failed" for entry in entries),
     )
-
-
-def memory_bytes(config: Config) -> int:
-    """Memory of a run: the replay buffer, the activations of an update, and the process."""
-    layout = _layout(config)
-    frames = layout.frame_bytes if config.replay_storage == "ram" else 0
-    activations = activation_bytes(config, config.agent.batch_size)
-    return _PROCESS_BYTES + frames + layout.other_bytes + activations
-
-
-def disk_bytes(config: Config) -> int:
-    """Disk space of a run's folder: mostly the replay buffer, which checkpoints contain."""
-    layout = _layout(config)
-    copies = 2 if config.replay_storage == "disk" else 1  # the buffer's own file, and checkpoints
-    return copies * layout.frame_bytes + layout.other_bytes
-
-
-def activation_bytes(config: Config, batch: int) -> int:
-    """Memory of an update with a batch of this size, beside the replay buffer."""
-    return config.agent.activation_bytes(config.observation_shape, batch)
 
 
 def seconds_left(config: Config, done: int, speed: Speed) -> float:
@@ -331,11 +311,3 @@ def _time_left(entry: Entry, entries: Sequence[Entry], rates: dict[str, float]) 
         if known:
             return left / median(known)
     return None
-
-
-def _layout(config: Config) -> Layout:
-    """The replay buffer as far as it is filled; what is never written takes no memory."""
-    records = max(min(config.replay_capacity, config.frames // config.action_repeat), 1)
-    side = config.pixels
-    shape = (3, side, side) if config.observation == "pixels" else (_FEATURES,)
-    return Layout(records, shape, _ACTIONS)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from revbis.tabular.bounds import Certificate, ValueGapBound, certify, value_gap_bound
     from revbis.tabular.comparison import Comparison, compare
     from revbis.tabular.embedding import Embedding, NegativeType, negative_type
+    from revbis.tabular.laws import LawValue, ReducedDistance, RewardLaws, reward_laws
     from revbis.tabular.mdp import FiniteMDP
     from revbis.tabular.metrics import (
         bisimulation,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
     from revbis.tabular.registry import METRICS, Metric, register_metric, unregister_metric
     from revbis.tabular.result import MetricResult, Query
+    from revbis.tabular.samples import Interval, SampledLaws, estimate_laws
     from revbis.tabular.solver import ToleranceWarning, solve
     from revbis.tabular.values import action_value, optimal_policy, policy_value
 
@@ -32,10 +34,15 @@ __all__ = [
     "Comparison",
     "Embedding",
     "FiniteMDP",
+    "Interval",
+    "LawValue",
     "Metric",
     "MetricResult",
     "NegativeType",
     "Query",
+    "ReducedDistance",
+    "RewardLaws",
+    "SampledLaws",
     "ToleranceWarning",
     "ValueGapBound",
     "action_value",
@@ -43,6 +50,7 @@ __all__ = [
     "bisimulation",
     "certify",
     "compare",
+    "estimate_laws",
     "examples",
     "lax_bisimulation",
     "mico",
@@ -52,6 +60,7 @@ __all__ = [
     "policy_value",
     "register_metric",
     "revised",
+    "reward_laws",
     "solve",
     "unregister_metric",
     "value_gap_bound",
@@ -62,10 +71,12 @@ _MODULES = {
     "bounds": ("Certificate", "ValueGapBound", "certify", "value_gap_bound"),
     "comparison": ("Comparison", "compare"),
     "embedding": ("Embedding", "NegativeType", "negative_type"),
+    "laws": ("LawValue", "ReducedDistance", "RewardLaws", "reward_laws"),
     "mdp": ("FiniteMDP",),
     "metrics": ("bisimulation", "lax_bisimulation", "mico", "pi_bisimulation", "revised"),
     "registry": ("METRICS", "Metric", "register_metric", "unregister_metric"),
     "result": ("MetricResult", "Query"),
+    "samples": ("Interval", "SampledLaws", "estimate_laws"),
     "solver": ("ToleranceWarning", "solve"),
     "values": ("action_value", "optimal_policy", "policy_value"),
 }

@@ -168,6 +168,24 @@ def delay_chain(steps: int = 20) -> Example:
     return Example(mdp, mdp.uniform_policy())
 
 
+def two_coins() -> Example:
+    """Two states, 0 and 1, with the same law of the reward at every lag; only the coin differs.
+
+    State 0 leads to 2, which tosses a coin for the reward in the next state: 5 earns 1, 6 earns 0.
+    State 1 tosses it one step earlier: it leads to 3 or 4, and these to 5 or 6. State 7 is the end.
+    The revised metric does not see when the coin is tossed: the reduced distance of 0 and 1 is 0.
+    Their π-bisimulation distance is γ²/2.
+    """
+    A, B, X, Y1, Y0, Z1, Z0, end = range(8)
+    P, R = np.zeros((8, 1, 8)), np.zeros((8, 1))
+    P[A, 0, X] = P[Y1, 0, Z1] = P[Y0, 0, Z0] = 1
+    P[X, 0, [Z1, Z0]] = P[B, 0, [Y1, Y0]] = 0.5
+    P[[Z1, Z0, end], 0, end] = 1
+    R[Z1] = 1
+    mdp = FiniteMDP(P, R)
+    return Example(mdp, mdp.uniform_policy())
+
+
 def _cells(walls: Any) -> list[Any]:
     try:
         return list(walls)

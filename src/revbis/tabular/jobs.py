@@ -19,7 +19,7 @@ from revbis.io.files import atomic_file, atomic_write
 from revbis.tabular import examples
 from revbis.tabular.aggregation import Aggregation, class_value, value_loss
 from revbis.tabular.mdp import FiniteMDP, as_policy
-from revbis.tabular.pictures import draw_classes, draw_metric
+from revbis.tabular.pictures import draw_classes, draw_horizons, draw_metric
 from revbis.tabular.readers import read_npy, read_npz
 from revbis.tabular.registry import ALL, METRICS, OnIteration
 from revbis.tabular.settings import SolveSettings, Source, digits, name_of_file
@@ -93,8 +93,10 @@ def _load(source: Source) -> tuple[FiniteMDP, Array | None]:
             return examples.four_rooms(size, slip=source.slip)
         case "garnet":
             return examples.garnet(size, branching=min(size, 5), seed=source.seed)
-        case _:
+        case "delay":
             return examples.delay_chain(size)
+        case _:
+            return examples.two_coins()
 
 
 class Solved(NamedTuple):
@@ -165,6 +167,25 @@ def metric_row(result: MetricResult, seconds: float) -> Row:
     }
 
 
+def horizon_row(result: MetricResult, value: Array) -> Row:
+    """A reading of the metric at one horizon, and the gaps of the values at that horizon."""
+    distance = result.matrix()
+    i, j = np.triu_indices(result.n, 1)
+    gaps = result.reward_weight * np.abs(value[i] - value[j])
+    symbol = "|ΔV|" if result.level == "state" else "|ΔQ|"
+    heading = f"mean {symbol}" if result.c is None else f"mean (1−c){symbol}"
+    return {
+        "discount": digits(result.discount),
+        "steps": f"{1 / (1 - result.discount):.4g}",
+        "lags read": str(result.iterations),
+        "error bound": f"{result.error_bound:.1e}",
+        "mean distance": f"{float(distance.mean()):.4g}",
+        "mean self": f"{float(np.diag(distance).mean()):.4g}",
+        "mean ρ": f"{float(result.reduced().mean()):.4g}",
+        heading: f"{gaps.sum() / max(len(gaps), 1):.4g}",
+    }
+
+
 def matrix_rows(result: MetricResult, digits: int) -> list[Row]:
     """The distances with so many digits."""
     names = row_names(result)
@@ -226,6 +247,26 @@ def file_name(source: Source, result: MetricResult, target_gamma: float | None =
 
     The discount of the values, `target_gamma`, is part of it where the file is about values.
     """
+    parts = _name_parts(source, result)
+    c, gamma = result.c, result.gamma
+    parts.append(f"gamma-{digits(gamma)}" if c is None else f"c-{digits(result.discount)}")
+    if target_gamma is not None and target_gamma != result.discount:
+        parts.append(f"target-{digits(target_gamma)}")
+    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
+
+
+def horizons_name(source: Source, readings: Sequence[MetricResult]) -> str:
+    """The same for the readings of one metric at several discounts."""
+    discounts = [digits(result.discount) for result in readings]
+    parts = [
+        *_name_parts(source, readings[0]),
+        "horizons",
+        "gamma" if readings[0].c is None else "c",
+    ]
+    return re.sub(r"[^\w.+-]+", "-", "-".join([*parts, *discounts]))
+
+
+def _name_parts(source: Source, result: MetricResult) -> list[str]:
     parts = [source.name]
     if source.policy != Source.policy and result.policy is not None:
         is_word = source.policy in ("uniform", "optimal")
@@ -233,11 +274,7 @@ def file_name(source: Source, result: MetricResult, target_gamma: float | None =
     parts.append(result.metric)
     if result.level != "state":
         parts.append(result.level)
-    c, gamma = result.c, result.gamma
-    parts.append(f"gamma-{digits(gamma)}" if c is None else f"c-{digits(result.discount)}")
-    if target_gamma is not None and target_gamma != result.discount:
-        parts.append(f"target-{digits(target_gamma)}")
-    return re.sub(r"[^\w.+-]+", "-", "-".join(parts))
+    return parts
 
 
 def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]:
@@ -275,6 +312,25 @@ def write(result: MetricResult, origin: int, path: Path, name: str) -> list[str]
         endings.append(".csv")
     draw_metric(result, bounded_value(result, result.gamma), origin, _with(path, ".png"), name)
     return [*endings, ".png"]
+
+
+def write_horizons(
+    readings: Sequence[MetricResult], origin: int, path: Path, name: str
+) -> list[str]:
+    """Writes `path` with .npz (all matrices) and .png appended; returns these endings."""
+    arrays: dict[str, Any] = {
+        "mdp": np.array(name),
+        "metric": np.array(readings[0].metric),
+        "level": np.array(readings[0].level),
+        "weighted": np.array(readings[0].c is not None),
+        "discounts": np.array([result.discount for result in readings]),
+        "error_bounds": np.array([result.error_bound for result in readings]),
+        "matrices": np.stack([result.matrix() for result in readings]),
+    }
+    with atomic_file(_with(path, ".npz")) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    draw_horizons(readings, origin, _with(path, ".png"), name)
+    return [".npz", ".png"]
 
 
 def has_matrix(result: MetricResult) -> bool:

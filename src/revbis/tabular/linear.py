@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revbis.io.compiled import compiled
+from revbis.tabular.krylov import column_ranges
 from revbis.tabular.operators import (
     Chain,
     independent_coupling,
@@ -190,7 +191,7 @@ def low_rank(
     factor = _Factor(problem.n, max(96, 2 * len(w)), _drop_budget(tol, w, discount))
     weight, step = 1.0, 0
     while True:
-        low, high = _column_ranges(f)
+        low, high = column_ranges(f)
         centre, radius = (high + low) / 2, (high - low) / 2
         tail = weight / (1 - discount) * float(w @ (2 * radius * (abs(1 - 2 * centre) + radius)))
         constant = float(w @ (centre * (1 - centre)))
@@ -274,12 +275,6 @@ def _drop_budget(tol: float, w: Array, discount: float) -> float:
     terms = np.log(0.25 * tol * (1 - discount) / total) / np.log(max(discount, EPS))
     compressions = max(terms, 1.0) * len(w) / 48 + 2
     return float(tol / 8 / compressions)
-
-
-def _column_ranges(f: Array) -> tuple[Array, Array]:
-    """Least and largest entry of each column: NumPy reduces thin arrays slowly over axis 0."""
-    columns = list(f.T)
-    return np.array([x.min() for x in columns]), np.array([x.max() for x in columns])
 
 
 def _row_blocks(n: int) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from revbis.tabular.embedding import principal_axes
 from revbis.tabular.registry import find_metric
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -68,6 +69,40 @@ def draw_classes(
     image.set_clim(0, max(float(loss.max()), 1e-12))
     figure.colorbar(image, ax=right, shrink=0.75)
     _save(figure, _title(result, name), path)
+
+
+def draw_horizons(readings: Sequence[MetricResult], origin: int, path: Path, name: str) -> None:
+    """Draws one metric at several discounts: a panel each, with its own colour scale.
+
+    On a grid the panels are maps of the distances from the state `origin`, else all distances.
+    """
+    columns = min(len(readings), 3)
+    rows = -(-len(readings) // columns)
+    size = (3.6 * columns, 3.4 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for each in axes.flat[len(readings) :]:
+        each.remove()
+    for panel, result in zip(axes.flat, readings, strict=False):
+        steps = 1 / (1 - result.discount)
+        symbol = "γ" if result.c is None else "c"
+        title = f"{symbol} = {result.discount:g} ({_rounded(steps)})"
+        if result.mdp.grid is not None and result.level == "state":
+            image = _on_grid(panel, result.mdp, result.row(origin), title)
+            _mark(panel, result.mdp, np.array([origin]), mec="crimson", ms=9, mew=1.6)
+            figure.colorbar(image, ax=panel, shrink=0.75)
+        else:
+            _heat_map(panel, result)
+            panel.set_title(title)
+        panel.label_outer()
+    error = max(result.error_bound for result in readings)
+    on_grid = readings[0].mdp.grid is not None and readings[0].level == "state"
+    what = f"distance from state {origin}" if on_grid else "distances"
+    _save(figure, f"{name}: {what} as the horizon grows (certified error {error:.0e})", path)
+
+
+def _rounded(steps: float) -> str:
+    count = f"{steps:.0f}" if abs(steps - round(steps)) < 0.05 else f"{steps:.1f}"
+    return "1 step" if count == "1" else f"{count} steps"
 
 
 def _heat_map(axes: Axes, result: MetricResult) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay"]
+ExampleName = Literal["toy", "toy-printed", "grid", "rooms", "garnet", "delay", "coins"]
 _DEFAULT_SIZES = {"grid": 8, "rooms": 11, "garnet": 100, "delay": 20}
 
 
@@ -20,7 +20,7 @@ class Source:
     example: ExampleName | None = None
     """A built-in MDP. toy: the paper's example; toy-printed: with the rewards of its numbers.
     grid, rooms: a grid world, open or with four rooms. garnet: a random MDP.
-    delay: two chains, one of which ends in a reward."""
+    delay: two chains, one of which ends in a reward. coins: what the revised metric cannot see."""
     mdp: Path | None = None
     """A .npz file: from FiniteMDP.save, or with arrays P (S,A,S), R (S,A) and perhaps policy."""
     gym: str | None = None
@@ -54,7 +54,7 @@ class Source:
 
     @property
     def example_size(self) -> int:
-        """The requested size, or the example's default; 0 for the toys, which have none."""
+        """The requested size, or the example's default; 0 for those that have none."""
         from revbis.io import schema
 
         if self.size is None:

@@ -250,7 +250,7 @@ def title(study: Study) -> str:
     """What the page is about, in a line."""
     if len(study.runs) == 1:
         config = study.runs[0].config
-        return f"{config.task} · {config.method} · seed {config.seed}"
+        return f"{config.task} · {config.label} · seed {config.seed}"
     if len(study.tasks) == 1:
         return f"{study.tasks[0]} · {counted(len(study.labels), 'method')}"
     return f"{counted(len(study.labels), 'method')} on {counted(len(study.tasks), 'task')}"

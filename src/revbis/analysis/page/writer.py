@@ -20,7 +20,7 @@ from revbis.analysis.runs import run_folders
 from revbis.analysis.scores import curve
 from revbis.analysis.study import Study, read_study
 from revbis.io import schema
-from revbis.io.files import atomic_path
+from revbis.io.files import atomic_path, shown_path
 from revbis.runs.folder import (
     ABOUT,
     CHECKPOINTS,
@@ -60,7 +60,7 @@ class MediaMaker:
         stamp = _newest_checkpoint(run.folder)
         known = self._made.get(run.folder)
         if known is None or known[0] != stamp:
-            known = (stamp, self._make(run, stamp))
+            known = (stamp, _without(run) if run.config.code else self._make(run, stamp))
             self._made[run.folder] = known
         return known[1]
 
@@ -80,6 +80,17 @@ class MediaMaker:
             video=_file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path)),
             neighbours=_file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path)),
         )
+
+
+def _without(run: Run) -> Media:
+    """No video and no picture: a report imports nothing that a run's folder names."""
+    _LOG.warning(
+        "no video and neighbours: %s names code of its author's, %s, which a report does not "
+        "import; revbis eval --video and revbis neighbours do, with --trust",
+        shown_path(run.folder),
+        " and ".join(run.config.code),
+    )
+    return Media()
 
 
 def best_run(group: RunGroup) -> Run:
@@ -152,8 +163,8 @@ class PageWriter:
         runs: Folders of runs, or folders above them.
         folder: Where the page goes.
         bar: Shows the progress of videos and pictures.
-        videos: Add a video and nearest states of the best seed of each task and method; the page of
-            a single run has them by default, unless it is watched.
+        videos: Whether to add a video and nearest states of the best seed of each task and method;
+            None for those of a single run, unless it is watched.
         live: Whether runs are watched: the page reloads itself.
         baseline: A method that all others are compared with, seed by seed; None for no such part.
     """
@@ -164,7 +175,7 @@ class PageWriter:
         folder: Path,
         bar: Bar,
         *,
-        videos: bool,
+        videos: bool | None,
         live: bool,
         baseline: str | None = None,
     ) -> None:
@@ -199,7 +210,8 @@ class PageWriter:
 
     def _make_media(self, study: Study) -> dict[Path, Media]:
         """Videos and pictures: of a single run by default, of several on request."""
-        if not self._videos and (self._live or len(study.runs) > 1):
+        alone = len(study.runs) == 1 and not self._live
+        if not (alone if self._videos is None else self._videos):
             return {}
         chosen = [best_run(group) for group in study.groups]
         media = {}

@@ -1,0 +1,121 @@
+"""Ctrl-C while a command computes what Python cannot interrupt, and while it imports."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Minutes in one call that hears no signal, as the backward pass of a large network is.
+DEAF = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
+GUARD = 120  # seconds; nothing here takes as long
+
+
+@contextmanager
+def started(code: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has printed that it is about to be deaf."""
+    words = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+def test_a_command_ends_in_the_middle_of_a_long_call() -> None:
+    code = f"""
+import revbis.cli
+def compute():
+    print("ready", flush=True)
+    {DEAF}
+revbis.cli._parse = lambda *_: compute
+revbis.cli.main(["doctor"])
+"""
+    with started(code) as process:
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=GUARD)
+    assert process.returncode == 130
+    assert error.split("\n") == ["", "revbis: interrupted", ""]
+
+
+def test_the_first_signal_is_answered_at_once_and_the_second_ends() -> None:
+    code = f"""
+from revbis.cli.interrupts import stop_signals
+with stop_signals() as caught:
+    print("ready", flush=True)
+    {DEAF}
+"""
+    with started(code) as process:
+        assert process.stderr is not None
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "\n"
+        assert "finishing this step or episode, then saving" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=GUARD)
+    assert process.returncode == 130
+    assert error.split("\n") == ["", "revbis: interrupted", ""]
+
+
+def test_a_stop_is_collected_and_the_handlers_are_put_back() -> None:
+    code = """
+import os, signal
+from revbis.cli.interrupts import stop_signals
+before = signal.getsignal(signal.SIGTERM)
+with stop_signals() as caught:
+    os.kill(os.getpid(), signal.SIGTERM)
+assert caught == [signal.SIGTERM]
+assert signal.getsignal(signal.SIGTERM) == before
+assert signal.set_wakeup_fd(-1) == -1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=GUARD)
+
+
+def test_an_interrupted_import_is_one_line() -> None:
+    """NumPy, for one, turns KeyboardInterrupt into an ImportError with advice of its own."""
+    code = """
+import os, signal
+import revbis.cli
+def disturbed():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        raise ImportError("numpy.core.multiarray failed to import")
+revbis.cli._parse = lambda *_: disturbed
+revbis.cli.main(["doctor"])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "\nrevbis: interrupted\n")
+
+
+def test_an_interrupt_that_is_swallowed_ends_the_command_too() -> None:
+    code = f"""
+import os, signal
+import revbis.cli
+class Gone:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+def disturbed():
+    Gone()  # Python prints what __del__ raises, and goes on
+    {DEAF}
+revbis.cli._parse = lambda *_: disturbed
+revbis.cli.main(["doctor"])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=GUARD, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "\nrevbis: interrupted\n")
+
+
+def test_an_ignored_interrupt_stays_ignored() -> None:
+    """As for a command that a script runs in the background."""
+    code = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from revbis.cli.interrupts import ending_soon
+with ending_soon() as heard:
+    os.kill(os.getpid(), signal.SIGINT)
+assert heard == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=GUARD)
