@@ -69,8 +69,10 @@ def test_every_method_has_one_page() -> None:
     from revbis.objectives import OBJECTIVES
 
     pages = [page for page in PAGES if page.parent.name == "methods" and page.name != "index.md"]
-    tables = [line for page in pages for line in page.read_text().splitlines() if line[:3] == "| `"]
-    names = [name for line in tables for name in re.findall(r"`([\w-]+)`", line.split("|")[1])]
+    names = []
+    for page in pages:
+        tables = [line for line in page.read_text().splitlines() if line[:3] == "| `"]
+        names += {name for row in tables for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
     assert sorted(names) == sorted(OBJECTIVES)
 
 
