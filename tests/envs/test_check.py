@@ -62,7 +62,7 @@ def test_good_environments_give_no_finding(capsys, factory: str) -> None:
     code, violations, last = run_check(capsys, factory)
     assert (code, violations) == (0, [])
     task = f"envs.toys:{factory}"
-    assert last == f"{task}: nothing wrong, 0 to consider; train with --task {task}"
+    assert last.startswith(f"{task}: nothing wrong, 0 to consider; train with: revbis train --")
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,13 @@ def test_a_task_that_cannot_be_checked(capsys, task: str, message: str) -> None:
     assert stop.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("revbis: error: ") and message in error
+
+
+def test_the_command_that_it_ends_with_can_be_run(capsys) -> None:
+    """Pixels are the default of `train`, and there are none without a render mode."""
+    main(["env", "check", "gym:Pendulum-v1"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("; train with: revbis train --task gym:Pendulum-v1")
+    _, [advice], last = run_check(capsys, "NoPicture")
+    assert "or train with --observation state" in advice
+    assert last.endswith("revbis train --task envs.toys:NoPicture --observation state")

@@ -65,19 +65,21 @@ def check_command(task: Annotated[str, tyro.conf.Positional]) -> None:
     from revbis.envs.suites import require_gymnasium, suite_of
 
     require_gymnasium(task)
-    from revbis.envs.check import check_environment
+    from revbis.envs.check import check_environment, has_images
 
     suite = suite_of(task)
     if suite.gymnasium_env is None or ":" not in task:
         raise ValueError(f"the task must be package.module:factory or gym:ID, got {task!r}")
-    violations = check_environment(suite.gymnasium_env(suite.local_name(task)))
+    env = suite.gymnasium_env(suite.local_name(task))
+    violations = check_environment(env)
     for violation in violations:
         print(f"{violation.kind:>7}: {violation.text}")
     count = Counter(violation.kind for violation in violations)
     if count["wrong"]:
         print(f"{task}: {count['wrong']} to fix, {count['advice']} to consider")
         sys.exit(1)
-    print(f"{task}: nothing wrong, {count['advice']} to consider; train with --task {task}")
+    command = f"revbis train --task {task}{'' if has_images(env) else ' --observation state'}"
+    print(f"{task}: nothing wrong, {count['advice']} to consider; train with: {command}")
 
 
 def names() -> None:

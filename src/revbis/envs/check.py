@@ -79,16 +79,21 @@ def check_environment(env: Env[Any, Any]) -> list[Violation]:
     return violations
 
 
+def has_images(env: Env[Any, Any]) -> bool:
+    """Whether one can train from pixels: of the observations, or rendered."""
+    return is_image(env.observation_space) or env.render_mode == "rgb_array"
+
+
 def _images(env: Env[Any, Any]) -> Iterator[Violation]:
     space = env.observation_space
     if is_image(space):
         return
-    if env.render_mode != "rgb_array":
+    if not has_images(env):
         yield Violation(
             "advice" if isinstance(space, Box) and len(space.shape) == 1 else "wrong",
             f"observations ({space}) are not uint8 images and render_mode is "
             f"{env.render_mode!r}, so training from pixels is not possible; make it with "
-            'render_mode="rgb_array", or train with observation="state"',
+            'render_mode="rgb_array", or train with --observation state',
         )
         return
     env.reset(seed=0)
