@@ -97,7 +97,7 @@ def train(
 
             def report(status: Status) -> None:
                 show(status)
-                if on_step is not None:
+                if on_step is not None and status.evaluating is None:
                     own = replace(status, progress=replace(status.progress))
                     stopping[0] |= _wants_to_stop(on_step(own))
 

@@ -420,6 +420,6 @@ def test_plain_text_fits_a_terminal(width: int, tmp_path: Path) -> None:
     lines = [" ".join(line.split()) for line in text.splitlines()]
     at = lines.index("task cheetah_run")
     assert lines[at + 1 : at + 3] == [
-        "drqv2 (measured) 200 ± 100",
-        "mico (measured) 400 ± 0 (best)",
+        "drqv2 200 ± 100",
+        "mico 400 ± 0 (best)",
     ]

@@ -124,7 +124,7 @@ MISTAKES = [
     ("exactness --size 3", "size must be at least 5"),
     ("exactness --size 1e3", "--size must be at most 20, got 1000"),
     ("exactness --normalisation both", "--normalisation"),
-    ("tabular", "Expected one of {solve, values, aggregate, bounds} (see"),
+    ("tabular", "Expected one of {solve, values, aggregate, bounds, horizons} (see"),
     ("tabular sovle", "sovle"),
     (SOLVE, "give one of --example, --mdp and --gym"),
     (f"{TOY} --gym Taxi-v3", "give one of"),

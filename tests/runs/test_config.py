@@ -217,7 +217,7 @@ def test_the_command_of_a_run_gives_the_same_run(settings):
     config = preset_config("cpu", "dmc:cartpole_balance").with_settings(**settings)
     words = shlex.split(command_line(config))
     assert words[:2] == ["revbis", "train"]
-    assert parse(words[2:], "revbis train").args == (config, False)
+    assert parse(words[2:], "revbis train").args == (config, False, None)
 
 
 @pytest.mark.parametrize("first", ["--preset paper", "--method=tdmpc", "--task gym:CarRacing-v3"])

@@ -20,7 +20,7 @@ SIZES = {"hidden": 16, "channels": 4, "feature_dim": 5, "latent_dim": 6, "pixels
 
 def small(method: str, batch: int = 8):
     config = preset_config("paper", "dmc:cheetah_run", method)
-    own = config.as_dict()
+    own = config.effective()
     sizes = {name: value for name, value in SIZES.items() if name in own}
     return config.with_settings(**sizes, batch_size=batch, replay_capacity=100)
 

@@ -71,13 +71,13 @@ def test_a_run_resumes_by_its_folder_alone(
     shutil.move(tmp_path / "runs", tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     folder = Path("moved") / config.directory.relative_to(tmp_path / "runs")
-    main(["train", str(folder)])
+    main(["train", str(folder), "--trust"])
     said = capsys.readouterr()
     assert f"in {folder}, action repeat 8" in said.out and "--out was" not in said.err
     moved = config.with_settings(out=Path("moved"))
     assert evaluations(moved) == evaluations(walk)
     monkeypatch.chdir(folder)
-    main(["train", ".", "--frames", "480", "--checkpoint-every", "300"])
+    main(["train", ".", "--trust", "--frames", "480", "--checkpoint-every", "300"])
     assert Config.read(Path("config.json")).frames == 480
     assert [
         line["frames"] for line in evaluations(moved.with_settings(out=tmp_path / "moved"))
@@ -96,7 +96,7 @@ def test_what_a_folder_stands_for_cannot_be_changed(
         assert f"{words[0].partition('=')[0]} is what {run} was started with" in refused(
             capsys, run, *words
         )
-    told = refused(capsys, run, "--hidden", "17")
+    told = refused(capsys, run, "--trust", "--hidden", "17")
     assert "was started with other settings: --hidden was 16, now 17" in told
     assert f"revbis train {run}. To keep both, pass --name NAME" in told
     assert "no_such does not exist" in refused(capsys, "no_such")
@@ -112,7 +112,7 @@ def test_a_named_run_is_kept_beside_the_other(
     assert named.directory == copy.directory.parents[1] / "drqv2+wide" / "seed-1"
     main(["train", *flags(copy), "--name", "wide", "--hidden", "17"])
     assert "tests.runs:Walk · drqv2 (wide) · cpu · seed 1" in capsys.readouterr().out
-    main(["train", str(named.directory), "--frames", "480"])
+    main(["train", str(named.directory), "--trust", "--frames", "480"])
     study = read_study([copy.out])
     assert study.labels == ["drqv2", "drqv2 (wide)"]
     assert not [each for each in study.problems if "kept separate" in str(each)]
@@ -134,10 +134,10 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(copy: Config) -> None
 def test_fewer_frames_than_a_finished_run_has(
     copy: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["train", str(copy.directory), "--frames", "200"])
+    main(["train", str(copy.directory), "--trust", "--frames", "200"])
     said = capsys.readouterr().out
     assert "is finished: it has 400 frames; the 200 of --frames are spent already." in said
-    assert f"revbis train {copy.directory} --frames N, with N above 400" in said
+    assert f"revbis train {copy.directory} --trust --frames N, with N above 400" in said
     assert Config.read(copy.directory / "config.json").frames == 400
 
 
@@ -177,7 +177,7 @@ def test_an_older_run_with_settings_without_effect_is_read_resumed_and_reported(
     path = copy.directory / "config.json"
     before = json.loads(path.read_text())
     path.write_text(json.dumps(before | {"objective_weight": 3.0, "mode": "joint"}))
-    open_run(copy.directory)
+    open_run(copy.directory, trust=True)
     assert train(copy.with_settings(frames=480))
     path.write_text(json.dumps(before | {"objective_weight": 3.0, "frames": 480}))
     other = copy.with_settings(seed=2)
@@ -194,7 +194,7 @@ def test_without_config_json_the_checkpoint_knows_the_settings(
     for frames in ("400", "480"):
         told = refused(capsys, *flags(copy), "--learning-rate", "1e-3", "--frames", frames)
         assert "--learning-rate was 0.0003, now 0.001" in told
-    main(["train", str(copy.directory), "--frames", "480"])
+    main(["train", str(copy.directory), "--trust", "--frames", "480"])
     assert Config.read(copy.directory / "config.json") == copy.with_settings(frames=480)
 
 
@@ -236,7 +236,7 @@ def test_files_of_killed_processes_are_removed(copy: Config) -> None:
 def test_a_finished_run_whose_checkpoints_are_gone(copy: Config) -> None:
     shutil.rmtree(copy.directory / "checkpoints")
     with pytest.raises(ValueError, match="is finished, but its checkpoints are not here"):
-        open_run(copy.directory)
+        open_run(copy.directory, trust=True)
 
 
 def test_the_time_left_follows_from_the_speed_since_the_resume(

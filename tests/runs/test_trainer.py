@@ -146,7 +146,7 @@ def test_signals_save_and_leave(
     config = tiny_config(tmp_path, **WALK, checkpoint_every=100_000)
     stopped = signalled(config, 12, number)
     assert stopped.returncode == 128 + number, stopped
-    assert f"saved; to resume: revbis train {config.directory}\n" in stopped.stdout
+    assert f"saved; to resume: revbis train {config.directory} --trust\n" in stopped.stdout
     assert "Traceback" not in stopped.stderr
     assert Checkpoints(config.directory / "checkpoints", 2).resume() is not None
     assert train(config)

@@ -48,8 +48,8 @@ def command(
     Small MDPs are rendered as images: four rooms, a slippery grid, a random MDP; with random
     rewards, with noise in every pixel, with data of another policy. An encoder is trained by the
     objective alone, without maximising reward. Its distances are compared with the exact metric of
-    the same method and with value gaps. All of it takes about 50 minutes on two cores, --quick at
-    most 2. Finished parts are kept: after an interruption, repeat the command.
+    the same method and with value gaps. On two cores that are free, all of it takes about 50
+    minutes, --quick about 2. Finished parts are kept: after an interruption, repeat the command.
     Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html. What
     --out has of other methods with the same settings stays in all of them.
 
