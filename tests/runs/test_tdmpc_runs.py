@@ -135,7 +135,7 @@ def test_the_command_line_and_grids_take_the_preset_of_the_observation():
     command = command_line(config)
     assert command.endswith("--observation state") and "--batch-size" not in command
     assert parse(command.split()[2:], "revbis train").args[0] == config
-    grid = {"tasks": ["dmc:cartpole_swingup"], "methods": ["tdmpc", "drqv2"], "seeds": [1]}
+    grid = {"tasks": ["dmc:cartpole_swingup"], "methods": ["tdmpc", "simsr"], "seeds": [1]}
     settings = {"observation": "state", "samples": 64, "objective_weight": 0.5}
     planning, plain = grid_from(grid | {"settings": settings}).configs(Path("runs"))
     assert planning.agent.horizon == 5 and planning.agent.samples == 64
