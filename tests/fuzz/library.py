@@ -240,7 +240,7 @@ def analysis(folder: Path) -> Calls:
         (tables.score_table, {"study": study, "kind": "final", "budget": 100, "reported": False}),
         (_differences, {"study": study, "baseline": study.labels[0], "budget": 100, "seed": 0}),
         (figures.learning_curves, {"study": study, "alpha": 0.5}),
-        (figures.ablation, {"study": study, "budget": 40_000, "seed": 0}),
+        (figures.ablation, {"study": study, "budget": study.runs[0].frames, "seed": 0}),
         (lambda study: write_page(study, folder / "page"), {"study": study}),
     ]
 
