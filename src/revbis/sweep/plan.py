@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -241,8 +242,13 @@ def times_left(entries: Sequence[Entry], speeds: Mapping[str, Speed] | None) -> 
     """
     if speeds is not None:
         return [_measured_time(entry, speeds) for entry in entries]
-    rates = {entry.name: rate for entry in entries if (rate := _rate(entry)) is not None}
-    return [_time_left(entry, entries, rates) for entry in entries]
+    known: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for entry in entries:
+        if (rate := _rate(entry)) is not None:
+            for key in _likeness(entry):
+                known[key].append(rate)
+    rates = {key: median(each) for key, each in known.items()}
+    return [_time_left(entry, rates) for entry in entries]
 
 
 def representatives(entries: Sequence[Entry]) -> list[Config]:
@@ -295,19 +301,16 @@ def _explored(entry: Entry) -> int:
     return entry.config.agent.explore_steps * entry.config.action_repeat
 
 
-def _time_left(entry: Entry, entries: Sequence[Entry], rates: dict[str, float]) -> float | None:
+def _likeness(entry: Entry) -> list[tuple[str, ...]]:
+    """What a run has in common with others: itself, its task and method, its method, nothing."""
+    config = entry.config
+    return [("run", entry.name), (config.task, config.method, ""), (config.method,), ()]
+
+
+def _time_left(entry: Entry, rates: Mapping[tuple[str, ...], float]) -> float | None:
     """By the rate of the run itself, of runs of its task and method, of its method, or of all."""
     if entry.state in _OVER:
         return 0.0
     left = max(entry.config.frames - max(entry.progress.frames, _explored(entry)), 0)
-    mine = entry.config
-    for similar in (
-        [entry],
-        [e for e in entries if (e.config.task, e.config.method) == (mine.task, mine.method)],
-        [e for e in entries if e.config.method == mine.method],
-        entries,
-    ):
-        known = [rates[each.name] for each in similar if each.name in rates]
-        if known:
-            return left / median(known)
-    return None
+    rate = next((rates[key] for key in _likeness(entry) if key in rates), None)
+    return None if rate is None else left / rate
