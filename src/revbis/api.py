@@ -234,7 +234,7 @@ def _wants_to_stop(answer: object) -> bool:
 def _signals() -> AbstractContextManager[list[int]]:
     """Collects Ctrl-C, which only the main thread can."""
     alone = threading.current_thread() is threading.main_thread()
-    return stop_signals() if alone else nullcontext([])
+    return stop_signals(leave=False) if alone else nullcontext([])
 
 
 @contextmanager

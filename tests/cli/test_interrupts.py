@@ -1,5 +1,6 @@
 """Ctrl-C while a command computes what Python cannot interrupt, and while it imports."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -119,3 +120,51 @@ with ending_soon() as heard:
 assert heard == []
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=GUARD)
+
+
+def test_signals_of_forked_processes_are_not_second_ones() -> None:
+    """A terminal's Ctrl-C reaches forked workers too, which have the parent's pipe."""
+    code = """
+import os, signal, time
+from revbis.cli.interrupts import stop_signals
+os.setpgrp()
+children, (reader, writer) = [], os.pipe()
+with stop_signals() as caught:
+    for _ in range(2):
+        if not (child := os.fork()):
+            os.write(writer, b".")
+            while True:
+                time.sleep(1)
+        children.append(child)
+        os.read(reader, 1)
+    print("ready", flush=True)
+    while not caught:
+        time.sleep(0.01)
+    time.sleep(2)  # longer than a second signal would leave
+for child in children:  # which live on until here
+    os.kill(child, signal.SIGKILL)
+print("saved", flush=True)
+"""
+    with started(code) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        output, error = process.communicate(timeout=GUARD)
+    assert (process.returncode, output) == (0, "saved\n")
+    assert error.count("then saving") == 1 and "interrupted" not in error
+
+
+def test_a_program_that_only_uses_the_package_is_not_ended() -> None:
+    code = """
+import signal, time
+from revbis.cli.interrupts import stop_signals
+print("ready", flush=True)
+try:
+    with stop_signals(leave=False):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    time.sleep(2)
+    print("goes on", flush=True)
+"""
+    with started(code) as process:
+        output, _ = process.communicate(timeout=GUARD)
+    assert (process.returncode, output) == (0, "goes on\n")

@@ -149,3 +149,41 @@ def test_a_single_trajectory_gives_an_estimate_and_says_that_nothing_is_certain(
 def test_wrong_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_an_episode_that_passes_a_moment_often_counts_once():
+    """Rewards of one episode are alike; y always earns 0, so U(x, y) at γ = 0 is ½."""
+    rng, covered, trials = np.random.default_rng(0), 0, 60
+    often, others = 60, 19
+    source = [[0] * often + list(range(1, others + 1)), list(range(100, 100 + others))]
+    for _ in range(trials):
+        coins = rng.integers(0, 2, others + 1).astype(float)
+        visits = [np.array([coins[0]])] * often + [np.array([coin]) for coin in coins[1:]]
+        laws = estimate_laws(
+            [visits, [np.zeros(1)] * others],
+            terminated=True,
+            source=source,
+            reward_range=(0.0, 1.0),
+        )
+        found = laws.distance(gamma=0.0, interval="certain")
+        assert found.estimate[0, 1] == pytest.approx(coins.mean())
+        covered += bool(found.low[0, 1] <= 0.5 <= found.high[0, 1])
+    assert covered == trials
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "pairs"),
+    [
+        ([1, 2, 3], [4, 5], 2),  # none on both sides: as many as the smaller has
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], 2),  # (1, 2) and (3, 4)
+        ([1, 2, 3, 4], [1, 2], 1),  # (1, 2) uses up both of the second
+        ([1], [1], 0),
+    ],
+)
+def test_independent_pairs(first, second, pairs):
+    from revbis.tabular.samples import _Pair
+
+    source = np.array([*first, *second])
+    x, y = np.arange(len(first)), len(first) + np.arange(len(second))
+    empty = np.zeros((len(source), len(source)))
+    assert _Pair(empty, empty, empty > 0, source, x, y).independent() == pairs

@@ -12,7 +12,7 @@ from revbis.cli.console import print_table, progress_bar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from revbis.representation.cells import Record
+    from revbis.representation.cells import Cell, Record
     from revbis.representation.exactness import ExactnessCell
     from revbis.representation.exactness_report import Results
     from revbis.representation.workers import Steps, W
@@ -170,6 +170,18 @@ def _run(cells: dict[ExactnessCell, float], out: Path, workers: int) -> None:
     write_report(results, list(cells), out, problems)
     _print(results)
     print(f"written to {out}/: {', '.join(name for name in FILES if (out / name).exists())}")
+    say_others(list(cells), out)
+
+
+def say_others(cells: Sequence[Cell], out: Path) -> None:
+    """Says what a folder has that is not in its tables now."""
+    from revbis.representation.cells import count_others
+
+    if others := count_others(cells, out):
+        print(
+            f"not among them: {others} results in {out} of other settings; repeat their command to "
+            "see them again, or give each settings an --out of their own"
+        )
 
 
 def _print(results: Results) -> None:
@@ -183,6 +195,5 @@ def _print(results: Results) -> None:
     if len(results.scenarios) > 1:
         print_table("ρ of φ with U / of ψ with G", results.overview())
         print()
-    seeds = len({row["seed"] for row in results.rows})
     print("ρ: Spearman's rank correlation, pairs of different elements")
-    print(intervals_text(seeds))
+    print(intervals_text(results.rows))

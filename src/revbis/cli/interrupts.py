@@ -12,12 +12,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 CODE = 128 + signal.SIGINT
 _GRACE_SECONDS = 1.5  # in which the main thread may tidy up
 _SHOW_CURSOR = "\x1b[?25h"  # a live line hides it
+_writers: list[int] = []  # the ends of pipes that signals are written to
 
 
 @contextmanager
@@ -53,8 +54,12 @@ def ending_soon() -> Iterator[list[int]]:
 
 
 @contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM for a clean exit; a second one ends the process immediately."""
+def stop_signals(*, leave: bool = True) -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM for a clean exit; a second one raises KeyboardInterrupt.
+
+    Args:
+        leave: End the process soon after the second one, even if it is in a long computation.
+    """
     caught: list[int] = []
     handled: list[int] = []
 
@@ -68,7 +73,7 @@ def stop_signals() -> Iterator[list[int]]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, handle) for number in numbers}
     try:
-        with finishing("finishing this step or episode, then saving", caught):
+        with finishing("finishing this step or episode, then saving", caught, leave=leave):
             yield caught
     finally:
         for number, handler in previous.items():
@@ -76,12 +81,13 @@ def stop_signals() -> Iterator[list[int]]:
 
 
 @contextmanager
-def finishing(text: str, caught: list[int] | None = None) -> Iterator[None]:
+def finishing(text: str, caught: list[int] | None = None, *, leave: bool = True) -> Iterator[None]:
     """Within the context, the first signal leaves as much time as is needed, and prints why.
 
     Args:
         text: What the time is needed for.
         caught: Where the first signal goes, too.
+        leave: End the process soon after a second one.
     """
     told: list[int] = []
     over = threading.Event()
@@ -89,7 +95,8 @@ def finishing(text: str, caught: list[int] | None = None) -> Iterator[None]:
     def hear(number: int) -> None:
         told.append(number)
         if len(told) > 1:
-            _leave_unless(over)
+            if leave:
+                _leave_unless(over)
             return
         if caught is not None and not caught:
             caught.append(number)
@@ -111,15 +118,32 @@ def _listening(hear: Callable[[int], None]) -> Iterator[None]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _writers.append(writer)
     thread = threading.Thread(target=_listen, args=(reader, hear), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        signal.set_wakeup_fd(before)
-        os.close(writer)
-        thread.join()
-        os.close(reader)
+        if writer in _writers:  # not in a forked process
+            signal.set_wakeup_fd(before)
+            _writers.remove(writer)
+            os.close(writer)
+            thread.join()
+            os.close(reader)
+
+
+def _forget() -> None:
+    """In a forked process: its signals are not this one's, though it has the pipe, too."""
+    if _writers:
+        with suppress(ValueError):  # not the main thread
+            signal.set_wakeup_fd(-1)
+    for writer in _writers:
+        os.close(writer)  # else the listening thread would wait for this process to end
+    _writers.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _listen(reader: int, hear: Callable[[int], None]) -> None:

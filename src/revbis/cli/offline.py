@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from revbis.cli.console import print_table
-from revbis.cli.exactness import check_flags, run_cells
+from revbis.cli.exactness import check_flags, run_cells, say_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +105,7 @@ def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
     write_csv(Results(rows, ()), out / f"{_NAME}.csv")
     save(draw_offline(rows), out, _NAME)
     print(f"written to {out}/: {_NAME} (.csv, .png, .svg, .pdf)")
+    say_others(list(cells), out)
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
@@ -123,4 +124,4 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
     print_table(f"{rows[0]['task']}: φ, trained by the objective alone", table, ("effective rank",))
     if not any("phi_denoising_id" in row for row in rows):
         print(NO_NOISE)
-    print(intervals_text(max(int(line["seeds"]) for line in table)))
+    print(intervals_text(rows))

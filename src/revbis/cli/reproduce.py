@@ -55,7 +55,7 @@ def command(
     name, code = grid_name(artefact, scale), 0
     grid = choose_grid(name, tasks=tasks, methods=methods, seeds=seeds)
     if dry_run:
-        print_plan(make_plan(grid, str(out), backend), measure=False)
+        print_plan(make_plan(grid, str(out), backend), measure=None)
         return
     if sweep:
         code = run_and_show(make_plan(grid, str(out), backend))

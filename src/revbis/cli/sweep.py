@@ -95,7 +95,7 @@ def run_and_show(plan: Plan) -> int:
     return 0 if sweep.complete else 1
 
 
-def print_plan(plan: Plan, *, measure: bool) -> None:
+def print_plan(plan: Plan, *, measure: bool | None) -> None:
     """Prints a sweep's runs and what they will take; nothing is started."""
     plan.workers()  # refused before anything is measured
     speeds = _measure(plan) if measure else None
@@ -120,7 +120,7 @@ def print_plan(plan: Plan, *, measure: bool) -> None:
     if same:
         print("each run: " + _shared(same))
     print(f"all runs: {format_bytes(expected.disk)} disk")
-    print(_time_line(expected, measured=bool(speeds)))
+    print(_time_line(expected, measured=None if measure is None else bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
     if plan.lack is not None:
@@ -139,11 +139,12 @@ def _shared(same: dict[str, str]) -> str:
     return ", ".join(words)
 
 
-def _time_line(expected: Forecast, *, measured: bool) -> str:
+def _time_line(expected: Forecast, *, measured: bool | None) -> str:
     if expected.seconds is None and measured:
         return "time: not known for runs that could not be measured"
     if expected.seconds is None:
-        return "time: unknown until runs have started; --measure measures it, in 20 s an agent"
+        how = "; --measure measures it, in 20 s an agent" if measured is not None else ""
+        return f"time: unknown until runs have started{how}"
     parallel = "divided by the number of parallel runs"
     if expected.workers:
         parallel = f"with {expected.workers} in parallel"

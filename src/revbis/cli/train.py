@@ -251,9 +251,9 @@ def _gpu_text(config: Config) -> str | None:
 
 def describe(status: Status, budget: int) -> str:
     """A run's status in one line."""
-    progress, rate = status.progress, max(status.frames_per_second, 1e-9)
+    progress, rate = status.progress, status.frames_per_second
     parts = [f"{progress.frames:,}/{budget:,} frames"]
-    if progress.updates:  # until then the first evaluation is most of the time
+    if progress.updates and rate > 0:  # until then the first evaluation is most of the time
         parts += [f"{rate:.0f}/s", f"{format_duration((budget - progress.frames) / rate)} left"]
     if status.evaluating is not None:
         parts.append("evaluating, episode {} of {}".format(*status.evaluating))

@@ -80,8 +80,13 @@ def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
     known = frozenset(names)
     for path in folder.glob(".*-*"):
         match = _UNFINISHED.fullmatch(path.name)
-        if match and match[2] in known and not _is_running(int(match[1])):
-            path.unlink(missing_ok=True)
+        if not match or match[2] not in known or _is_running(int(match[1])):
+            continue
+        if path.is_dir() and not path.is_symlink():  # of an export
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
 
 
 def _is_running(process: int) -> bool:

@@ -127,6 +127,13 @@ def kept_results(cells: Sequence[Cell], out: Path) -> list[Kept]:
     return [one for several in found.values() if len(several) == 1 for one in several]
 
 
+def count_others(cells: Sequence[Cell], out: Path) -> int:
+    """How many results a folder has that are of other conditions than these cells."""
+    conditions = [_conditions(cell.key) for cell in cells[:1]]
+    keys = (_content(folder / name)["key"] for folder, name in _stored_names(out))
+    return sum(bool(key) and _conditions(key) not in conditions for key in keys)
+
+
 def _conditions(key: Record) -> Record:
     """The part of a key that results must share to be in one table."""
     own = ("method", "seed", "scenario", "objective")

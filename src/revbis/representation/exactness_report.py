@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,11 +171,15 @@ def interval_text(value: Interval[float] | None, with_ends: bool) -> str:
     return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
-def intervals_text(seeds: int) -> str:
-    """What numbers over so many seeds are."""
-    if seeds < LEAST:
-        return f"Mean over seeds; {no_interval(seeds)}"
-    return f"Mean over {seeds} seeds with 95% intervals (Student's t)"
+def intervals_text(rows: Iterable[Record]) -> str:
+    """What numbers over the seeds of these results are."""
+    counts = Counter((row.get("scenario"), row["method"]) for row in rows).values()
+    fewest, most = min(counts), max(counts)
+    if most < LEAST:
+        return f"Mean over seeds; {no_interval(most)}"
+    several = f"{most}" if fewest == most else f"{fewest} to {most}"
+    fewer = "" if fewest >= LEAST else f", from {LEAST} seeds on"
+    return f"Mean over {several} seeds with 95% intervals (Student's t{fewer})"
 
 
 def draw_overview(results: Results, caption: str) -> Figure:
@@ -344,9 +349,9 @@ def write_report(
         out: The folder.
         problems: Cells without a result, and why.
     """
-    settings, seeds = cells[0].settings, len({row["seed"] for row in results.rows})
+    settings = cells[0].settings
     caption = (
-        f"{intervals_text(seeds)}; "
+        f"{intervals_text(results.rows)}; "
         f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
         f"Version {BENCHMARK} of the benchmark"
     )
@@ -378,8 +383,8 @@ def write_report(
         scenarios=SCENARIOS,
         settings=settings,
         size=cells[0].size,
-        seeds=seeds,
-        intervals=intervals_text(seeds),
+        seeds=len({row["seed"] for row in results.rows}),
+        intervals=intervals_text(results.rows),
         problems=problems,
         pictures=[base64.b64encode(picture).decode() for picture in pictures],
         version=__version__,

@@ -79,7 +79,7 @@ class Status:
         last_evaluation: Mean return of the last evaluation.
         agent: The agent's status, such as the coefficient c.
         seconds: Seconds by phase.
-        frames_per_second: Since this process started.
+        frames_per_second: Since this process has warmed up; 0 until then.
         evaluating: Number of the evaluation episode that is played, and how many there are.
     """
 

@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from revbis.runs.records import Records
 
 PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluation", "saving")
+
+_WARM_UP = 20  # agent steps of a process, before its speed is measured: the first are slow
 
 
 class Clock:
@@ -169,7 +172,7 @@ class Trainer:
         self._flags = frozenset(config.effective())  # that an alarm may suggest
         # Read again when logging only: a GPU would have to be waited for.
         self._agent_status = self.agent.status()
-        self._start = (time.perf_counter(), 0)
+        self._start: tuple[float, int] | None = None
 
     def run(
         self,
@@ -199,7 +202,7 @@ class Trainer:
         self, stop: Callable[[], bool], report: Callable[[Status], None], saved: Callable[[], None]
     ) -> bool:
         config, progress = self.config, self.progress
-        self._start = (time.perf_counter(), progress.frames)
+        self._start, warm = None, progress.agent_steps + _WARM_UP
         saved_at = progress.frames
         while progress.frames < config.frames:
             if self._evaluation_is_due() and not self._evaluate(stop, report):
@@ -214,6 +217,8 @@ class Trainer:
                 saved()
                 saved_at = progress.frames
             report(self.status())
+            if progress.agent_steps == warm:
+                self._start = (time.perf_counter(), progress.frames)
             if stop():
                 break
         else:
@@ -227,7 +232,7 @@ class Trainer:
     def status(self, evaluating: tuple[int, int] | None = None) -> Status:
         """The current status of the run; in an evaluation, with the episode's number and count."""
         evaluations = self.records.evaluations
-        start, frames = self._start
+        start, frames = self._start or (-inf, 0)  # of which the speed is 0
         elapsed = time.perf_counter() - start
         return Status(
             progress=self.progress,

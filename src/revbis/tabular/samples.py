@@ -121,12 +121,18 @@ class SampledLaws:
         low, high = self.reward_range
         most = weight * (high - low) / (1 - discount)
         h, tails = trajectory_distances(self.rewards, self.known, weight, discount, high - low)
-        apart = self.source[:, None] != self.source
-        rows = [np.flatnonzero(self.moment == x) for x in range(self.n)]
+        # Parts of one episode that start from one moment count once: as their mean.
+        owners, member = np.unique((self.moment, self.source), axis=1, return_inverse=True)
+        share = np.zeros((owners.shape[1], len(h)))
+        share[member.ravel(), np.arange(len(h))] = 1.0 / np.bincount(member.ravel())[member.ravel()]
+        h, tails = share @ h @ share.T, share @ tails @ share.T
+        moment, source = owners
+        apart = source[:, None] != source
+        rows = [np.flatnonzero(moment == x) for x in range(self.n)]
         out = np.full((4, self.n, self.n), np.nan)
         for x in range(self.n):
             for y in range(x, self.n):
-                parts = _Pair(h, tails, apart, self.source, rows[x], rows[y])
+                parts = _Pair(h, tails, apart, source, rows[x], rows[y])
                 if reduced:
                     found = _reduced(parts, most, confidence, interval)
                 else:
@@ -151,10 +157,20 @@ class _Pair:
         return self.x is self.y or np.array_equal(self.x, self.y)
 
     def independent(self) -> int:
-        """Number of pairs in which no episode occurs twice."""
-        first, second = np.unique(self.source[self.x]), np.unique(self.source[self.y])
-        both = len(np.union1d(first, second)) // 2
-        return int(min(len(first), len(second), both))
+        """To how many independent pairs the mean over all pairs of different episodes amounts.
+
+        Hoeffding's bound holds with the number of pairs divided by the number of colours such that
+        no two pairs of one colour have an episode in common (Janson 2004). By König it is the
+        larger number of episodes where none occurs on both sides; else by Vizing at most the most
+        pairs that an episode is in, plus 2.
+        """
+        first, second = set(self.source[self.x]), set(self.source[self.y])
+        a, b, both = len(first), len(second), len(first & second)
+        if not both:
+            return min(a, b)
+        if first == second:
+            return a // 2
+        return (a * b - both) // (a + b)
 
     def of(self, x: Index, y: Index) -> _Pair:
         return _Pair(self.h, self.tails, self.apart, self.source, x, y)
