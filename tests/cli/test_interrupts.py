@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import psutil
 
 # Minutes in one call that hears no signal, as the backward pass of a large network is.
 DEAF = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
@@ -23,6 +26,14 @@ def started(code: str) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+def wait_for_the_call(process: subprocess.Popen[str]) -> None:
+    """Until it computes: what comes before the call takes far less processor time."""
+    times = psutil.Process(process.pid).cpu_times
+    before = times().user
+    while process.poll() is None and times().user < before + 0.3:
+        time.sleep(0.01)
+
+
 def test_a_command_ends_in_the_middle_of_a_long_call() -> None:
     code = f"""
 import revbis.cli
@@ -33,6 +44,7 @@ revbis.cli._parse = lambda *_: compute
 revbis.cli.main(["doctor"])
 """
     with started(code) as process:
+        wait_for_the_call(process)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=GUARD)
     assert process.returncode == 130
@@ -48,6 +60,7 @@ with stop_signals() as caught:
 """
     with started(code) as process:
         assert process.stderr is not None
+        wait_for_the_call(process)
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == "\n"
         assert "finishing this step or episode, then saving" in process.stderr.readline()
