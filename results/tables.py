@@ -221,22 +221,20 @@ OFFLINE = {
 }
 
 
-def alone(rows: Mapping[str, Sequence[str]], *files: str) -> Lines:
-    """Differences between objectives trained offline; a column is a family.
-
-    Args:
-        rows: What changes, and methods in pairs.
-        *files: Of several folders: then a buffer is an observation.
-    """
-    measures = compare.offline(*(RESULTS / "offline" / file for file in files))
+def offline_difference(names: Sequence[str], measure: str, files: Sequence[str]) -> Paired:
+    """Methods in pairs, trained offline; with files of several folders buffers are the unit."""
+    scores = compare.offline(*(RESULTS / "offline" / file for file in files))[measure]
+    sides = [compare.side(scores, list(names[i::2])) for i in (0, 1)]
     buffers = len({Path(file).parent for file in files}) > 1
-    columns = []
-    for measure in OFFLINE:
-        found = []
-        for names in rows.values():
-            sides = [compare.side(measures[measure], list(names[i::2])) for i in (0, 1)]
-            found.append(paired(*(map(compare.by_buffer, sides) if buffers else sides)))
-        columns.append(family(found, 2))
+    return paired(*(map(compare.by_buffer, sides) if buffers else sides))
+
+
+def alone(rows: Mapping[str, Sequence[str]], *files: str) -> Lines:
+    """What changes between objectives trained offline; a column is a family."""
+    columns = [
+        family([offline_difference(names, measure, files) for names in rows.values()], 2)
+        for measure in OFFLINE
+    ]
     head = ["what changes", *(f"{name}; p, Holm" for name in OFFLINE.values())]
     yield from table(head, zip(rows, *columns, strict=True))
 
@@ -329,15 +327,12 @@ FIVE_METHODS = [NEW[i] for i in (0, 1, 3, 6)]
 
 def by_buffers() -> Lines:
     """The revised operator, buffers as observations: where it was found, and again."""
-    rows = {"`simsr-rev` − `simsr`": ["simsr-rev", "simsr"]}
     sets = {"the four where it was found": OLD, "eight new ones": NEW, "all twelve": OLD + NEW}
-    made = {text: list(alone(rows, *files)) for text, files in sets.items()}
-    head = next(iter(made.values()))[0].replace("what changes", "buffers").replace(", Holm", "")
-    yield head
-    yield f"|{'---|' * (len(OFFLINE) + 1)}"
-    for text, lines in made.items():
-        cells = [cell.rpartition(",")[0] for cell in lines[2].split(" | ")[1:]]
-        yield f"| {text} | {' | '.join(cells)} |"
+    rows = []
+    for text, files in sets.items():
+        found = [offline_difference(("simsr-rev", "simsr"), name, files) for name in OFFLINE]
+        rows.append([text, *(f"{interval(each, 2)}; {p_text(each.p_value)}" for each in found)])
+    yield from table(["buffers", *(f"{name}; p" for name in OFFLINE.values())], rows)
 
 
 PREDICTION = "zp+deepmdp"

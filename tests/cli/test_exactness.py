@@ -10,7 +10,7 @@ from tests.cli import fails
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
 from revbis.representation import exactness
-from revbis.representation.exactness_report import Results, draw_overview
+from revbis.representation.exactness_report import Results, draw_overview, intervals_text
 
 OWN = "tests.objectives.own_objectives"
 SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
@@ -163,3 +163,20 @@ def test_methods_are_ordered_by_their_mean_over_scenarios() -> None:
     assert results.overview()[1] == {"method": "c", "rooms": "0.60", "slip": "–"}
     assert [row["method"] for row in results.table("slip")] == ["b", "a"]
     assert results.table("rooms")[0] == {"method": "b", "φ: ρ with U": "0.70", "c": "0.90"}
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((5, 5), "Mean over 5 seeds with 95% intervals (Student's t)"),
+        ((1, 5), "Mean over 1 to 5 seeds with 95% intervals (Student's t, from 4 seeds on)"),
+        ((1, 2), "Mean over seeds; no interval: 2 seeds"),
+    ],
+)
+def test_a_caption_counts_the_seeds_of_each_method(counts, text):
+    rows = [
+        {"scenario": "rooms", "method": method, "seed": seed}
+        for method, count in zip(("mine:f", "simsr"), counts, strict=True)
+        for seed in range(count)
+    ]
+    assert intervals_text(rows) == text
