@@ -201,3 +201,118 @@ def test_released_targets_hold_no_reward_of_their_pair() -> None:
     spread = (targets[0] - targets[2]).std()
     assert torch.equal(targets[0], targets[1])
     assert spread < 1e-12  # shuffling the rewards among pairs shifts all targets alike
+
+
+END = 5  # the absorbing state of `ending_world`
+COMPLETE = [name for name, design in DESIGNS.items() if design.independent]
+
+
+def ending_world():
+    """A garnet of five states, some of whose transitions end: in a state with reward 0 for ever."""
+    mdp, policy = tabular.examples.garnet(END, 3, 3, seed=4)
+    P = np.zeros((END + 1, 3, END + 1))
+    P[:END, :, :END] = mdp.transitions.toarray().reshape(END, 3, END)
+    ends = np.zeros((END, 3))
+    ends[0, 1], ends[2, 0], ends[3] = 1.0, 0.3, 0.6
+    P[:END] *= 1 - ends[..., None]
+    P[:END, :, END] = ends
+    P[END, :, END] = 1
+    available = np.ones((END + 1, 3), dtype=bool)
+    available[END, 1:] = False
+    rewards = np.vstack([mdp.rewards, np.zeros(3)])
+    policy = np.vstack([policy, np.eye(3)[0]])
+    return tabular.FiniteMDP(P, rewards, available), policy
+
+
+def ending_output(objective, mdp, embedding, c, rows, drawn):
+    """The objective on the transitions of an agent, whose episodes end with a discount of 0."""
+    s, a, t = rows
+    one_hot = torch.eye(mdp.n_actions, dtype=torch.float64)
+    if objective.coefficient is not None:
+        with torch.no_grad():
+            objective.coefficient.raw_c.copy_(torch.tensor([np.log(1 - c), np.log(c)]))
+    anything = torch.full((1, embedding.shape[1]), 7.0, dtype=torch.float64)
+    return objective(
+        embedding[s],
+        one_hot[a],
+        torch.from_numpy(mdp.rewards[s, a]),
+        torch.from_numpy(np.where(t == END, 0, GAMMA)),
+        torch.cat([embedding[:END], anything])[t],  # a last observation, not a state
+        policy_action=one_hot[drawn],
+        next_policy_action=one_hot[drawn],
+    )
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_terminated_episode_stays_where_rewards_are_0(name) -> None:
+    """The exact twin has the absorbing state as a state of its own."""
+    mdp, wanted = ending_world()
+    design = DESIGNS[name]
+    torch.manual_seed(0)
+    objective = make_objective(name, 4, 3, hidden=8, reward_scale="none").double()
+    embedding = torch.cat([torch.randn(END, 4, dtype=torch.float64), objective.absorbing.z])
+    row, s, a, t, p = (np.repeat(x[:-1], 3) for x in every_transition(mdp))
+    assert (s < END).all() and len(mdp.state_actions) == 3 * END + 1
+    drawn = np.tile(np.arange(3), len(s) // 3)
+    out = ending_output(objective, mdp, embedding, 0.3, (s, a, t), drawn)
+
+    # Distances of all state-action pairs; at the end one action, 0, stands for all.
+    with torch.no_grad():
+        of_state, of_action = mdp.state_actions.T.copy()
+        actions = torch.eye(3, dtype=torch.float64)[of_action]
+        actions[-1] = 0
+        x = objective.embed(embedding[of_state], actions)
+        of_pairs = objective.distance(x, x).numpy()
+        states = objective.scale(embedding)
+        U = objective.distance(states, states).numpy()
+    if design.follows == "pairs":
+        U = operators.state_distance(mdp, wanted, of_pairs)
+    U[END, END] = 0  # the two never differ
+
+    likely = p * (wanted[s, drawn] if design.tied else 1 / 3)
+    if design.follows == "pairs":
+        likely = p * np.where(t == END, 1 / 3, wanted[t, drawn])
+    weight = np.append(likely / np.bincount(row, likely)[row], 1)  # and the row of the end
+    G = expected_over(np.append(row, 3 * END), weight, 3 * END + 1, learned_target(out))
+    weights = (0.7, 0.3) if design.adaptive else (1.0, GAMMA)
+    exact = operators.state_action_distance(mdp, U, *weights)
+    assert np.abs(G - exact).max() < 1e-6
+    gaps = weights[0] * mdp.rewards[:END].ravel()
+    assert (exact[:-1, -1] - gaps).max() > 0.01  # what follows an end matters
+    if design.tied:
+        given_state = likely * 1 / np.bincount(s, likely)[s]
+        weight, s = np.append(given_state, 1), np.append(s, END)
+        tied = expected_over(s, weight, END + 1, out.tie_target.numpy())
+        assert np.abs(tied - operators.state_distance(mdp, wanted, of_pairs)).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["energy", "energy-rev-full", "simsr-rev-full-no-c"])
+def test_with_equal_rewards_the_metric_is_how_soon_episodes_end(name) -> None:
+    """Steps 0 → 1 → 2 → end with reward 1: U(s, t) sums over the steps that one lasts longer."""
+    adaptive = DESIGNS[name].adaptive
+    options = {"coefficient": 0.5} if adaptive else {}
+    mdp = tabular.FiniteMDP(np.array([[1], [2], [3], [3]]), [[1.0], [1.0], [1.0], [0.0]])
+    c = {"c": 0.5} if adaptive else {}
+    exact = tabular.revised(mdp, np.ones((4, 1)), 0.5, **c).matrix()[:3, :3]
+    unit = 0.5 if adaptive else 1.0
+    assert np.allclose(exact / unit, [[0, 0.25, 0.75], [0.25, 0, 0.5], [0.75, 0.5, 0]])  # ½² and ½ + ½²
+    torch.manual_seed(0)
+    options |= {"hidden": 32, "loss": "squared", "reward_scale": "none"}
+    objective = make_objective(name, 4, 1, **options)
+    states = torch.randn(3, 4, requires_grad=True)
+    optimiser = torch.optim.Adam([states, *objective.parameters()], lr=0.05)
+    s = torch.arange(9) % 3
+    for _ in range(800):
+        z, action = states[s], torch.ones(9, 1)
+        discount = 0.5 * (s < 2)
+        following = states.detach()[(s + 1).clamp_max(2)]
+        inputs = (z, action, torch.ones(9), discount, following)
+        loss = objective(*inputs, policy=lambda z: torch.ones(len(z), 1)).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with torch.no_grad():
+        x = objective.scale(states)
+        learned = objective.distance(x, x).numpy()
+    beside = ~np.eye(3, dtype=bool)  # softplus is slow to reach 0, the energy's self-distances
+    assert np.abs(learned - exact)[beside].max() < 0.06

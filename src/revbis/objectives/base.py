@@ -126,6 +126,13 @@ class NonFiniteError(ArithmeticError):
 
 
 _LOOKED_AT = ("cpu",)  # devices whose numbers can be read without waiting
+
+
+def can_look(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers can be read without waiting for its device."""
+    return tensor.device.type in _LOOKED_AT
+
+
 _EQUAL_BATCHES = 100  # after so many batches with equal rewards there is a warning
 _ACTIONS_AT = {"policy_action": "the states of z", "next_policy_action": "the next states"}
 
@@ -205,7 +212,7 @@ def _check_discount(discount: Tensor) -> None:
     advice = "pass γ, and 0 where the episode terminated: gamma * (1 - terminated.float())"
     if discount.dtype == torch.bool:
         raise ValueError(f"discount must hold numbers in [0, 1], got torch.bool; {advice}")
-    if discount.device.type in _LOOKED_AT:
+    if can_look(discount):
         low, high = (float(bound) for bound in discount.detach().aminmax())
         bad = low if low < 0 else high
         if not 0 <= bad <= 1 and math.isfinite(bad):
@@ -235,7 +242,7 @@ def as_vectors(name: str, action: Tensor, size: int, width: int, *, discrete: bo
 
 
 def _one_hot(name: str, action: Tensor, width: int) -> Tensor:
-    if action.device.type in _LOOKED_AT and len(action):
+    if can_look(action) and len(action):
         low, high = (int(bound) for bound in action.aminmax())
         if low < 0 or high >= width:
             raise ValueError(
@@ -291,7 +298,7 @@ def refuse_non_finite(tensors: dict[str, Tensor], steps: Tensor) -> None:
     On other devices every look would make the host wait: there the losses are NaN, and whoever logs
     them sees it. One sum over everything is checked first.
     """
-    if steps.device.type not in _LOOKED_AT:
+    if not can_look(steps):
         return
     with torch.no_grad():
         total = torch.stack([t.detach().float().sum() for t in tensors.values()]).sum()
@@ -310,7 +317,9 @@ _SAMPLE = 4096  # distances that quantiles are read from
 class ObjectiveOutput:
     """Losses of one batch, and detached tensors that describe it.
 
-    The two without a default are needed; metrics that need one that is None are left out.
+    The two without a default are needed; metrics that need one that is None are left out. B is one
+    more than the batch's where a complete form has seen a termination: the last row is then the
+    absorbing state.
 
     Attributes:
         representation_loss: Scalar; its gradient reaches the embeddings z and the objective's own
@@ -461,6 +470,11 @@ class BaseObjective(nn.Module):
     metric: str = "revised"
     policy_actions: tuple[str, ...] = ()
     steps: Tensor
+    _on_equal_rewards = (
+        "",
+        "; if it is when episodes end that matters, use a complete form such as simsr-rev-full "
+        "or energy-rev-full, for which the end of an episode is a state without rewards",
+    )
     _equal_batches: int | None = 0  # at the start, with equal rewards; None: not counted any more
 
     def __init__(
@@ -570,7 +584,7 @@ class BaseObjective(nn.Module):
 
     def _watch(self, gap: Tensor | None) -> None:
         """Warns once if no batch at the start has rewards that differ; looks on a CPU only."""
-        if self._equal_batches is None or gap is None or gap.device.type not in _LOOKED_AT:
+        if self._equal_batches is None or gap is None or not can_look(gap):
             return
         if gap.any():
             self._equal_batches = None
@@ -579,8 +593,8 @@ class BaseObjective(nn.Module):
         if self._equal_batches == _EQUAL_BATCHES:
             self._equal_batches = None
             _LOG.warning(
-                "in each of the first %d batches all rewards are equal: the metric compares "
-                "rewards, so all distances are learned to be 0; if it is how episodes end that "
-                "matters, give their ends a reward of their own",
+                "in each of the first %d batches all rewards are equal%s: the metric compares "
+                "rewards, so all distances are learned to be 0%s",
                 _EQUAL_BATCHES,
+                *self._on_equal_rewards,
             )

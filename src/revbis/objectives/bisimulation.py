@@ -13,6 +13,7 @@ from revbis.objectives.base import (
     ObjectiveOutput,
     Transitions,
     as_vectors,
+    can_look,
     random_partners,
 )
 from revbis.objectives.distances import energy_distance, mico_distance, simsr_distance
@@ -46,6 +47,16 @@ def pair_discount(discount: Tensor, other: Tensor, *, rowwise: bool = False) -> 
     """
     left, right = discount.sqrt(), other.sqrt()
     return left * right if rowwise else left[:, None] * right
+
+
+def absorbing_discount(discount: Tensor, other: Tensor, *, rowwise: bool = False) -> Tensor:
+    """`pair_discount`, but the other's where one of a pair has terminated: it stays where it is.
+
+    0 is left where both have; nothing follows there.
+    """
+    left = discount if rowwise else discount[:, None]
+    both = pair_discount(discount, other, rowwise=rowwise)
+    return torch.where(both > 0, both, torch.maximum(left, other))
 
 
 def gaussian_w2(
@@ -97,7 +108,8 @@ class RunningScale(nn.Module):
     With weights that add up to 1 the mean distance is the mean gap; with (1, γ) it is the mean gap
     over 1 − γ. Running means of gap and discount are part of the state; they begin with the first
     batch whose rewards differ. Multiplying all rewards by a constant leaves the scaled gaps as they
-    were.
+    were. Once there is an absorbing state, the mean gap counts as half the mean |r| at least: then
+    the mean distance to that state is about 1 at most.
     """
 
     gap: Tensor
@@ -117,20 +129,111 @@ class RunningScale(nn.Module):
         return torch.where(scale > 0, scale, 1.0)
 
     @torch.no_grad()
-    def forward(self, gap: Tensor, discount: Tensor | None) -> Tensor:
+    def forward(
+        self, gap: Tensor, discount: Tensor | None, ends: Tensor | None = None
+    ) -> Tensor:
         """The gaps divided by the scale, which takes them into account first.
 
         Args:
             gap: Reward gaps of a batch.
             discount: Weights of the next-state term where those of the gaps are 1; else None.
+            ends: Gaps to the absorbing state, |r|, if there is one.
         """
         mean = gap.mean().to(self.gap.dtype)
+        if ends is not None:
+            mean = torch.maximum(mean, ends.mean().to(mean.dtype) / 2)
         self.batches += (mean + self.batches) > 0  # counted from the first reward on
         rate = (1 / self.batches.clamp_min(1)).clamp_min(_SLOWEST)
         self.gap.lerp_(mean, rate)
         if discount is not None:
             self.discount.lerp_(discount.mean().to(self.discount.dtype), rate)
         return gap / self.value
+
+
+_LOOK_EVERY = 100  # batches, on a device that has to be waited for
+
+
+class AbsorbingState(nn.Module):
+    """Where a terminated episode stays, with reward 0 whatever the action: one more row of a batch.
+
+    Its embedding is fixed. SimSR's distance does not change if all embeddings are rotated, nor the
+    energy distance if they are shifted, so it is the others that find their places around it; a
+    distance of (almost) 0 to itself is built in. MICo's can express neither. The row joins with the
+    first batch that has a terminated transition; which batch that was is part of the state. A GPU
+    is asked only every hundredth batch.
+
+    Args:
+        distance: That of the design.
+        latent_dim: D.
+    """
+
+    since: Tensor
+
+    def __init__(self, distance: str, latent_dim: int) -> None:
+        super().__init__()
+        z = torch.zeros(1, latent_dim)
+        if distance == "energy":
+            z[0, -1] = -10.0  # softplus of it is next to nothing
+        else:
+            z[0, 0] = 1.0 if distance == "simsr" else 0.01
+        self.register_buffer("z", z, persistent=False)
+        self.register_buffer("since", torch.tensor(-1))
+        self._batch: int | None = None  # as far as the host knows; None: read it from `steps`
+        self._joined = False
+
+    @torch.compiler.disable
+    @torch.no_grad()
+    def joins(self, discount: Tensor, steps: Tensor) -> bool:
+        """Whether the row is part of this batch.
+
+        Args:
+            discount: [B], 0 where the episode terminated.
+            steps: Batches so far.
+        """
+        if self._joined:
+            return True
+        look = can_look(discount)
+        first = (self.since < 0) & (discount == 0).any()
+        self.since.copy_(torch.where(first, steps, self.since))
+        if self._batch is None:  # as after loading: whether it had joined follows from the state
+            self._batch = int(steps)
+            last = self._batch if look else self._batch // _LOOK_EVERY * _LOOK_EVERY
+            self._joined = 0 <= int(self.since) <= last
+        elif look or self._batch % _LOOK_EVERY == 0:
+            self._joined = int(self.since) >= 0
+        self._batch += 1
+        return self._joined
+
+    def extend(self, batch: Transitions) -> Transitions:
+        """The batch with this state as its last row, and as what follows each termination."""
+        z = self.z.to(batch.z.dtype)
+        ended = (batch.discount == 0)[:, None]
+        nothing = batch.action.new_zeros(1, batch.action.shape[1])
+        following = batch.next_policy_action
+        if following is not None:  # one action stands for all that are taken there
+            following = torch.where(ended, following.new_zeros(()), following)
+        rows = Transitions(
+            batch.z,
+            batch.action,
+            batch.reward,
+            batch.discount,
+            torch.where(ended, z, batch.next_z),
+            batch.policy_action,
+            following,
+        )
+        zero = batch.reward.new_zeros(1)
+        last = Transitions(z, nothing, zero, zero, z, nothing, nothing)
+        return Transitions(
+            *(None if a is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(rows, last))
+        )
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        # States of objectives from before there was this one have no `since`.
+        state_dict.setdefault(f"{prefix}since", torch.tensor(-1))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self._batch, self._joined = None, False
 
 
 Loss = Literal["huber", "squared"]
@@ -200,15 +303,22 @@ class BisimulationObjective(BaseObjective):
         self.coefficient = AdaptiveCoefficient() if learned else None
         self.c = coefficient if isinstance(coefficient, float) else None
         self.reward_scale = RunningScale() if reward_scale == "running" else None
+        exact = design.independent
+        self.absorbing = AbsorbingState(design.distance, latent_dim) if exact else None
+        if exact:
+            self._on_equal_rewards = (" and none terminated", "")
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
         """The losses of a checked batch; the generator draws partners when pairs are permuted."""
+        joined = self.absorbing is not None and self.absorbing.joins(batch.discount, self.steps)
+        if self.absorbing is not None and joined:
+            batch = self.absorbing.extend(batch)
         partner = None
         if self.rowwise:
             partner = random_partners(batch.z, generator, others=self.design.independent)
         embedding = self.embed(batch.z, batch.action)
         prediction = self._between(embedding, partner)
-        gap, reward_weight, next_weight = self._weighted_gap(batch, partner)
+        gap, reward_weight, next_weight = self._weighted_gap(batch, partner, joined)
         following = self._following(batch, partner)
         targets = target(gap, following, reward_weight, next_weight)
 
@@ -279,18 +389,21 @@ class BisimulationObjective(BaseObjective):
     def _following(self, batch: Transitions, partner: Tensor | None) -> Tensor:
         """Distances of what follows: of the next states, or of pairs under the policy.
 
-        With weights (1−c, c) they are 0 where one of a pair has terminated. With (1, γ) their
-        weight is, and the released code does not look at it.
+        Where there is an absorbing state they are 0 where both of a pair are there. Else, with
+        weights (1−c, c), they are 0 where one of a pair has terminated; with (1, γ) their weight
+        is, and the released code does not look at it.
         """
         if batch.next_policy_action is None:
             following = self._between(self.scale(batch.next_z), partner)
         else:
             embedding = self.embed(batch.next_z, batch.next_policy_action)
             following = self._between(embedding, partner)
-        if self.design.adaptive and not self.design.released:
-            alive = (batch.discount > 0).to(following.dtype)
-            following *= _of(alive, partner)
-            following *= alive if self.rowwise else alive[:, None]
+        alive = batch.discount > 0
+        left, right = alive if self.rowwise else alive[:, None], _of(alive, partner)
+        if self.absorbing is not None:
+            following *= left | right
+        elif self.design.adaptive and not self.design.released:
+            following *= left & right
         return following
 
     def _tie(
@@ -316,16 +429,20 @@ class BisimulationObjective(BaseObjective):
         return loss
 
     def _weighted_gap(
-        self, batch: Transitions, partner: Tensor | None
+        self, batch: Transitions, partner: Tensor | None, joined: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Reward gaps, their weight, and the weight of what follows."""
+        """Reward gaps, their weight, and the weight of what follows.
+
+        `joined`: whether the last row is the absorbing state.
+        """
         if self.design.released:
             gap = self._smooth_gaps(batch, partner).mean()
         else:
             gap = reward_gap(batch.reward, _of(batch.reward, partner), rowwise=self.rowwise)
         weights = self._weights(batch.discount, partner)
         if self.reward_scale is not None:
-            gap = self.reward_scale(gap, None if self.design.adaptive else weights[1])
+            ends = batch.reward.abs() if joined else None
+            gap = self.reward_scale(gap, None if self.design.adaptive else weights[1], ends)
         return gap, *weights
 
     def _weights(self, discount: Tensor, partner: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -336,10 +453,11 @@ class BisimulationObjective(BaseObjective):
         one = torch.ones_like(discount[:1] if self.rowwise else discount[None])
         if self.c is not None:
             return one * (1 - self.c), one * self.c
-        pairs = pair_discount(discount, _of(discount, partner), rowwise=self.rowwise)
+        between = pair_discount if self.absorbing is None else absorbing_discount
+        pairs = between(discount, _of(discount, partner), rowwise=self.rowwise)
         if not self.design.adaptive:
             return one, pairs
-        # A pair that has terminated has no discount: its gap weighs as much as that of others.
+        # Pairs without a discount have terminated: their gaps weigh as much as those of others.
         return 1 - torch.where(pairs > 0, pairs, pairs.max()), pairs
 
     def _smooth_gaps(self, batch: Transitions, partner: Tensor | None) -> Tensor:
