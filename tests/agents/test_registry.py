@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from tests.runs import evaluations, tiny_config
+from tests.runs import evaluations, stop_after, tiny_config
 
 from revbis.agents import (
     AgentEntry,
@@ -106,8 +106,7 @@ def test_it_is_trained_and_its_status_is_recorded(config):
 
 def test_it_resumes_where_it_was(config, tmp_path):
     train(config.with_settings(out=tmp_path / "whole"))
-    steps = iter(range(10**6))
-    assert not train(config, stop=lambda: next(steps) == 47)
+    assert not train(config, **stop_after(48))
     assert train(config)
     assert evaluations(config) == evaluations(config.with_settings(out=tmp_path / "whole"))
 

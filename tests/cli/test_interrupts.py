@@ -63,7 +63,7 @@ with stop_signals() as caught:
         wait_for_the_call(process)
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == "\n"
-        assert "finishing this step or episode, then saving" in process.stderr.readline()
+        assert "finishing this step, then saving" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=GUARD)
     assert process.returncode == 130

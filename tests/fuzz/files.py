@@ -13,6 +13,7 @@ import torch
 from tests.fuzz import junk
 from tests.fuzz.judge import TracebackError, refused
 from tests.fuzz.runs import finished, stopped, walk
+from tests.runs import stop_after
 
 from revbis import tabular
 from revbis.analysis.page import write_page
@@ -135,11 +136,10 @@ def checkpoint_files(rng: random.Random, folder: Path) -> bool:
         manifest = junk.changed(rng, manifest)
     (root / "manifest.json").write_text(json.dumps(manifest))
     before = (config.directory / "eval.jsonl").read_bytes()
-    left = iter(range(6))  # an update or two
     with contextlib.suppress(ValueError):
         open_run(config.directory, trust=True)
     try:
-        train(config, stop=lambda: next(left, None) is None)
+        train(config, **stop_after(7))  # an update or two
     except Exception as problem:
         if not (config.directory / "eval.jsonl").read_bytes().startswith(before):
             raise TracebackError("records were lost") from problem

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.runs import tiny_config
+from tests.runs import stop_after, tiny_config
 
 from revbis.runs.config import Config
 from revbis.runs.run import train
@@ -37,9 +37,8 @@ def stopped(folder: Path) -> Path:
     """A folder with a run that was stopped."""
     out = folder.parent / "stopped"
     if not out.exists():
-        left = iter(range(20))
         with _same_records():
-            assert not train(walk(_from_here(out)), stop=lambda: next(left, None) is None)
+            assert not train(walk(_from_here(out)), **stop_after(21))
     return out
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from revbis.runs.config import Config
 from revbis.runs.presets import command_line, preset_config
+from revbis.runs.records import Status
 
 TINY: dict[str, Any] = {
     "frames": 1200,
@@ -55,10 +56,14 @@ def evaluations(config: Config) -> list[dict[str, Any]]:
     return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
 
 
-def stop_after(steps: int) -> Callable[[], bool]:
-    """Asks a run to stop when it is called for the so-many-th time."""
-    count = itertools.count(1)
-    return lambda: next(count) >= steps
+def stop_after(steps: int) -> dict[str, Callable[..., Any]]:
+    """What makes `train` stop after so many agent steps; those of evaluations do not count."""
+    taken = []
+
+    def report(status: Status) -> None:
+        taken.extend([] if status.evaluating else [status])
+
+    return {"stop": lambda: len(taken) >= steps, "report": report}
 
 
 def networks(config: Config) -> dict[str, Any]:

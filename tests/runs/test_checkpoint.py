@@ -108,7 +108,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def interrupted(out: Path, steps: int = 70, **settings):
     config = tiny_config(out, **WALK | settings)
-    assert not train(config, stop=stop_after(steps + 1))
+    assert not train(config, **stop_after(steps + 1))
     return config
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_newer_checkpoint_does_not_count_among_those_kept(tmp_path):
     newest = max((config.directory / "checkpoints").glob("frame-*"))
     (newest / "agent.pt").write_bytes(b"")
     short = config.with_settings(keep_checkpoints=1)
-    train(short, stop=stop_after(2))  # saved before the damaged one's frame
+    train(short, **stop_after(2))  # saved before the damaged one's frame
     assert Checkpoints(config.directory / "checkpoints", 1).resume() is not None
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.agents.dreamer import SMALL, dot_settings
 from tests.agents.test_dreamerv3 import needs_sheeprl
-from tests.runs import evaluations
+from tests.runs import evaluations, stop_after
 
 from revbis.runs.presets import preset_config
 from revbis.runs.run import open_run, read_evaluations, train
@@ -19,8 +19,8 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path):
         **SMALL | few, replay_capacity=100, out=tmp_path / "whole"
     )
     assert train(whole)
-    config, steps = whole.with_settings(out=tmp_path / "parts"), iter(range(10**6))
-    assert not train(config, stop=lambda: next(steps) == 46)  # within an episode, after updates
+    config = whole.with_settings(out=tmp_path / "parts")
+    assert not train(config, **stop_after(47))  # within an episode, after updates
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     assert [line["updates"] for line in evaluations(config)] == [0, 0, 6]

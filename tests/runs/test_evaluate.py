@@ -1,4 +1,4 @@
-"""Evaluations of a run: stops between their episodes, both splits of variants, yardsticks."""
+"""Evaluations of a run: stops between their steps, both splits of variants, yardsticks."""
 
 import json
 
@@ -18,26 +18,37 @@ from revbis.runs.presets import preset_config
 from revbis.runs.run import open_run, train
 from revbis.runs.seeds import Stream, derive_seed, episode_seeds
 
-# Evaluations at frames 0, 400 and 800, each of three episodes on either split: stop is asked at
-# the five places between them.
+# Evaluations at frames 0, 400 and 800, each of three episodes on either split.
 RUN = {"task": "tests.runs:Walk", "observation": "state", "quality": "full", "frames": 800}
 RUN |= {"state_noise": 3, "eval_episodes": 3, "checkpoint_every": 100_000}
 pytestmark = pytest.mark.env("gym", gl=False)
 
 
 class Stop:
-    """Asks a run to stop at one of the places between evaluation episodes."""
+    """Asks a run to stop when an evaluation has taken so many steps in some episode.
 
-    def __init__(self, place):
-        self.place, self.asked, self.stepped = place, 0, False
+    Args:
+        evaluation: Its number, from 1.
+        episode: The episode's number in it, from 1; yardsticks count to the last one.
+        steps: How many times it is asked there.
+    """
+
+    def __init__(self, evaluation, episode, steps):
+        self.at, self.steps = (evaluation, episode), steps
+        self.place, self.answer = (0, None), False
 
     def report(self, status):
-        self.stepped = status.evaluating is None
+        number, before = self.place
+        if status.evaluating is None:
+            self.place = (number, None)
+        else:
+            self.place = (number + (before is None), status.evaluating[0])
 
     def __call__(self):
-        stepped, self.stepped = self.stepped, False
-        self.asked += not stepped
-        return not stepped and self.asked == self.place
+        if self.place == self.at:
+            self.steps -= 1
+            self.answer = self.steps <= 0
+        return self.answer
 
 
 @pytest.fixture(scope="module", params=["drqv2", "simsr-rev", "tdmpc"])
@@ -47,13 +58,17 @@ def undisturbed(request, tmp_path_factory):
     return config
 
 
-@pytest.mark.parametrize(("place", "lines"), [(1, 0), (3, 0), (8, 1), (15, 2)])
+@pytest.mark.parametrize(
+    ("evaluation", "episode", "step"), [(1, 1, 1), (1, 1, 3), (1, 6, 1), (2, 4, 2), (3, 6, 5)]
+)
 def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
-    undisturbed, place, lines, tmp_path
+    undisturbed, evaluation, episode, step, tmp_path
 ):
-    config, stop = undisturbed.with_settings(out=tmp_path), Stop(place)
+    """Between any two steps, not only between episodes."""
+    config, stop = undisturbed.with_settings(out=tmp_path), Stop(evaluation, episode, step)
     assert not train(config, stop=stop, report=stop.report)
-    assert stop.asked == place
+    assert stop.answer and stop.place == (evaluation, episode)
+    lines = evaluation - 1
     assert len(read_records(config.directory / "eval.jsonl")) == lines  # the evaluation stays due
     (checkpoint,) = (config.directory / "checkpoints").glob("frame-*")
     assert checkpoint.name == f"frame-{400 * lines:012d}"
@@ -64,7 +79,7 @@ def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
     )
 
 
-def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(tmp_path):
+def test_progress_is_written_and_stops_are_noticed_between_steps_of_an_evaluation(tmp_path):
     config = tiny_config(tmp_path, **RUN)
     home, asked = RunFolder(config.directory), []
     home.beat_seconds = 0.0
@@ -84,19 +99,27 @@ def test_progress_is_written_and_stops_are_noticed_between_evaluation_episodes(t
 
 def test_an_evaluation_is_reported_from_its_first_step(tmp_path):
     config = tiny_config(tmp_path, **RUN | {"frames": 400})
-    seen = []
-    train(config, stop=Stop(5), report=lambda status: seen.append(status.evaluating))
+    seen, stop = [], Stop(1, 5, 5)
+
+    def report(status):
+        seen.append(status.evaluating)
+        stop.report(status)
+
+    train(config, stop=stop, report=report)
     assert list(dict.fromkeys(seen)) == [(number, 6) for number in range(1, 6)]
     assert seen.index((2, 6)) > 2  # at every step, not once an episode
 
 
-def test_a_stop_before_the_yardsticks_leaves_the_evaluation_due(tmp_path):
-    config = tiny_config(tmp_path, **RUN | {"frames": 400}, yardstick_every=400)
-    stop = Stop(6)
+@pytest.mark.parametrize("asked", [1, 3, 12, 17])  # in episodes of five steps, then embeddings
+def test_a_stop_within_the_yardsticks_leaves_the_evaluation_due(asked, tmp_path):
+    settings = RUN | {"frames": 400, "yardstick_every": 400}
+    config, whole = (tiny_config(tmp_path / name, **settings) for name in ("parts", "whole"))
+    stop = Stop(1, 6, 6 + asked)  # after the six times in the evaluation's last episode
     assert not train(config, stop=stop, report=stop.report)
     assert not read_records(config.directory / "eval.jsonl")
-    assert train(config)
+    assert train(config) and train(whole)
     assert all("yardsticks" in line for line in evaluations(config))
+    assert evaluations(config) == evaluations(whole)
 
 
 WALK = {
@@ -160,7 +183,7 @@ def test_a_run_of_an_earlier_version_resumes(tmp_path, monkeypatch, capsys):
     config = tiny_config(tmp_path, **NOISY)
     with monkeypatch.context() as patch:
         patch.setattr(Config, "splits", ("eval",))
-        assert not train(config, stop=stop_after(60))  # frame 480
+        assert not train(config, **stop_after(60))  # frame 480
     main(["train", *flags(config)])
     lines = evaluations(config)
     assert ["train_mean_return" in line for line in lines] == [False, False, True]
@@ -225,14 +248,14 @@ def test_nothing_else_changes(measured, tmp_path):
 
 def test_an_interrupted_run_has_the_same(measured, tmp_path):
     parts = tiny_config(tmp_path, **MEASURED, yardstick_every=800)
-    assert not train(parts, stop=stop_after(73))
+    assert not train(parts, **stop_after(73))
     assert train(parts)
     assert evaluations(parts) == evaluations(measured)
 
 
 def test_a_run_resumes_with_and_without_them(tmp_path):
     plain = tiny_config(tmp_path, **MEASURED)
-    assert not train(plain, stop=stop_after(73))
+    assert not train(plain, **stop_after(73))
     assert train(plain.with_settings(yardstick_every=400))
     assert ["yardsticks" in line for line in evaluations(plain)] == [False, False, True, True]
 

@@ -22,7 +22,7 @@ VECTOR = {**WALK, "observation": "state", "quality": "full", "state_noise": 6}
 def test_a_run_resumes_exactly_in_the_middle_of_an_episode(noise, tmp_path, caplog):
     whole, parts = (tiny_config(tmp_path / name, **noise) for name in ("whole", "parts"))
     assert train(whole)
-    assert not train(parts, stop=stop_after(65))  # after 63 agent steps; an episode has five
+    assert not train(parts, **stop_after(63))  # an episode has five agent steps
     assert train(parts)
     assert "resumed at frame 504" in caplog.text and "truncated" not in caplog.text
     assert evaluations(parts) == evaluations(whole)
@@ -69,7 +69,7 @@ def test_a_run_records_its_noise_and_cannot_change_it(
     noise, recorded, command, change, refusal, tmp_path, capsys
 ):
     config = tiny_config(tmp_path, **noise)
-    assert not train(config, stop=stop_after(20))
+    assert not train(config, **stop_after(20))
     assert Config.read(config.directory / "config.json") == config
     about = json.loads((config.directory / "run.json").read_text())
     assert about["environment"].items() >= recorded.items()

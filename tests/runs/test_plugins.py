@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli import fails
-from tests.runs import evaluations, flags, tiny_config
+from tests.runs import evaluations, flags, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.runs.run import open_run, train
@@ -87,8 +87,8 @@ def test_the_example_trains_resumes_exactly_and_is_short(tmp_path, monkeypatch):
     settings |= {"observation": "state", "frames": 800, "agent_options": ("scale=0.5",)}
     whole = tiny_config(tmp_path / "whole", **settings)
     assert train(whole)
-    config, steps = whole.with_settings(out=tmp_path / "parts"), iter(range(10**6))
-    assert not train(config, stop=lambda: next(steps) == 47)
+    config = whole.with_settings(out=tmp_path / "parts")
+    assert not train(config, **stop_after(48))
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     lines = (config.directory / "train.jsonl").read_text().splitlines()

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.runs import tiny_config
+from tests.runs import stop_after, tiny_config
 
 from revbis.io.files import read_records
 from revbis.runs.checkpoint import Checkpoints, read_agent
@@ -95,8 +95,7 @@ def test_tensorboard_hides_what_came_after_the_checkpoint(tmp_path: Path) -> Non
         frames=400,
         tensorboard=True,
     )
-    steps = iter(range(40))
-    assert not train(config, stop=lambda: next(steps) == 39)  # 320 frames, a line every 80
+    assert not train(config, **stop_after(40))  # 320 frames, a line every 80
     folder = config.directory / "tensorboard"
     (written,) = folder.iterdir()
     written.rename(folder / "events.out.tfevents.0000000001.first")  # files are read by name

@@ -68,7 +68,7 @@ def test_a_run_resumes_by_its_folder_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = tiny_config(tmp_path / "runs", **WALK)
-    train(config, stop=stop_after(12))
+    train(config, **stop_after(12))
     shutil.move(tmp_path / "runs", tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     folder = Path("moved") / config.directory.relative_to(tmp_path / "runs")
@@ -246,7 +246,7 @@ def test_the_time_left_follows_from_the_speed_since_the_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(12))  # within an episode, which is played again
+    train(config, **stop_after(12))  # within an episode, which is played again
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(trainer, "_WARM_UP", 1)
@@ -263,7 +263,13 @@ def test_the_time_left_follows_from_the_speed_since_the_resume(
     monkeypatch.setattr(Walk, "reset", slow_reset)
     monkeypatch.setattr(Walk, "step", timed_step)
     speeds = []
-    train(config, stop=stop_after(3), report=lambda status: speeds.append(status.frames_per_second))
+    stopping = stop_after(3)
+
+    def report(status):
+        speeds.extend([] if status.evaluating else [status.frames_per_second])
+        stopping["report"](status)
+
+    train(config, stop=stopping["stop"], report=report)
     assert speeds[1:] == [1.0, 1.0]  # from the end of the first step on
 
 

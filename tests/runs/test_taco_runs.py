@@ -22,7 +22,7 @@ def test_a_run_resumes_exactly_in_the_middle_of_an_episode(tmp_path, observation
     settings = WALK | {"observation": observation, "mode": mode}
     whole, parts = (tiny_config(tmp_path / name, **settings) for name in ("whole", "parts"))
     assert train(whole)
-    assert not train(parts, stop=stop_after(43))
+    assert not train(parts, **stop_after(43))
     assert train(parts)
     assert evaluations(parts) == evaluations(whole)
     assert any(name.startswith("tokens.") for name in networks(whole))

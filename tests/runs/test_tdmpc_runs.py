@@ -1,13 +1,12 @@
 """Runs of TD-MPC: exact resume, evaluation that changes nothing, records, presets, commands."""
 
-import itertools
 import re
 from pathlib import Path
 
 import pytest
 import torch
 from tests.agents.tdmpc import assert_same_state
-from tests.runs import Walk, evaluations, tiny_config
+from tests.runs import Walk, evaluations, stop_after, tiny_config
 
 from revbis.cli import main
 from revbis.cli.train import parse
@@ -51,8 +50,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, observation):
     assert train(whole)
     config = tiny_config(tmp_path / "stopped", **SMALL | observation)
     for steps in (17, 12):  # agent steps 17 and 29 are within episodes
-        count = itertools.count(1)
-        assert not train(config, stop=lambda count=count, steps=steps: next(count) >= steps)
+        assert not train(config, **stop_after(steps))
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     resumed, wanted = (newest(each) for each in (config, whole))

@@ -53,7 +53,7 @@ def undisturbed_walk(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
 def stopped_walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a run on vectors that was stopped at frame 560, with a checkpoint at 400 too."""
     out = tmp_path_factory.mktemp("stopped_walk")
-    train(tiny_config(out, **WALK), stop=stop_after(70))
+    train(tiny_config(out, **WALK), **stop_after(70))
     return out
 
 
@@ -104,7 +104,7 @@ def test_stopped_runs_end_like_undisturbed_ones(
     # Within, at and after an episode's end, and at the end of the run.
     config = tiny_config(tmp_path, **PIXELS)
     for steps in stops:
-        train(config, stop=stop_after(steps))
+        train(config, **stop_after(steps))
     assert train(config)
     assert evaluations(config) == undisturbed
 
@@ -116,7 +116,7 @@ def test_a_stopped_run_in_bfloat16_ends_like_an_undisturbed_one(
     changes = {**PIXELS, "precision": "bfloat16", "frames": 600}
     whole, stopped = (tiny_config(tmp_path / name, **changes) for name in ("whole", "stopped"))
     assert train(whole)
-    train(stopped, stop=stop_after(21))
+    train(stopped, **stop_after(21))
     assert train(stopped)
     assert evaluations(stopped) == evaluations(whole)
 
@@ -176,7 +176,7 @@ def test_a_larger_budget_goes_on(undisturbed_walk: list[dict], tmp_path: Path) -
 
 def test_safe_change_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(20))
+    train(config, **stop_after(20))
     assert train(tiny_config(tmp_path, **WALK, checkpoint_every=300))
     assert "--checkpoint-every was 200, now 300" in caplog.text
 
@@ -217,7 +217,7 @@ def test_damaged_checkpoint_is_passed_over(
 
 def test_checkpoints_run_no_code(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(20))
+    train(config, **stop_after(20))
     folder = newest_folder(config)
     marker = tmp_path / "ran"
 
@@ -292,7 +292,7 @@ def test_task_that_cannot_be_repeated_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = tiny_config(tmp_path, **WALK | {"task": "tests.runs:Forgetful"})
-    train(config, stop=stop_after(7))
+    train(config, **stop_after(7))
     assert train(config)
     assert "episode was truncated" in caplog.text
 
@@ -301,7 +301,7 @@ def test_an_episode_that_ends_earlier_when_it_is_repeated_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_config(tmp_path, **WALK)
-    train(config, stop=stop_after(7))
+    train(config, **stop_after(7))
     monkeypatch.setattr(Walk, "limit", 20)
     assert train(config)
     assert "episode was truncated" in caplog.text
@@ -359,7 +359,7 @@ def test_every_method_trains(tmp_path: Path, method: str, mode: str) -> None:
 def test_one_step_transitions_and_disk_storage(tmp_path: Path) -> None:
     settings = WALK | {"frames": 400, "method": "mico-rev", "transition": "one_step"}
     config = tiny_config(tmp_path, **settings, replay_storage="disk")
-    train(config, stop=stop_after(30))
+    train(config, **stop_after(30))
     assert train(config)
     ram = tiny_config(tmp_path / "ram", **settings)
     assert train(ram)

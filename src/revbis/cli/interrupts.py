@@ -73,7 +73,7 @@ def stop_signals(*, leave: bool = True) -> Iterator[list[int]]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, handle) for number in numbers}
     try:
-        with finishing("finishing this step or episode, then saving", caught, leave=leave):
+        with finishing("finishing this step, then saving", caught, leave=leave):
             yield caught
     finally:
         for number, handler in previous.items():

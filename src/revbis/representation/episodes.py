@@ -114,6 +114,7 @@ def collect_episodes(
     agent: Agent,
     seeds: Iterable[int],
     played: Callable[[], None] = lambda: None,
+    between: Callable[[], None] = lambda: None,
 ) -> list[CleanEpisode]:
     """Plays an episode for each seed with the mean action, on the evaluation variants.
 
@@ -122,6 +123,7 @@ def collect_episodes(
         agent: The agent.
         seeds: Seeds of the episodes.
         played: Called after each episode.
+        between: Called after each step; it may raise.
     """
     env = make_env(**{**environment, **_CLEAN}, seed=0)
     features = 0 if env.render_mode else int(env.observation_space.shape[0])
@@ -130,7 +132,7 @@ def collect_episodes(
     episodes = []
     try:
         for seed in seeds:
-            episodes.append(_play(env, disturbance, agent, seed, stack))
+            episodes.append(_play(env, disturbance, agent, seed, stack, between))
             played()
     finally:
         env.close()
@@ -176,7 +178,14 @@ def feature_count(episode: CleanEpisode) -> int:
     return episode.frames.shape[1] if episode.frames.ndim == 2 else 0
 
 
-def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: int) -> CleanEpisode:
+def _play(
+    env: Any,
+    disturbance: Disturbance,
+    agent: Agent,
+    seed: int,
+    stack: int,
+    between: Callable[[], None],
+) -> CleanEpisode:
     clean, info = env.reset(seed=seed)
     disturbance.reset(seed)
     agent.begin_episode()
@@ -193,6 +202,7 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
         clean, reward, terminated, truncated, info = env.step(action)
         rewards.append(reward)
         over = terminated or truncated
+        between()
     return CleanEpisode(
         seed=seed,
         frames=np.stack(frames),

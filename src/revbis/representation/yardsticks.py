@@ -162,6 +162,7 @@ def measure_agent(
     agent: Agent,
     seeds: Sequence[int],
     played: Callable[[], None] = lambda: None,
+    between: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """The yardsticks of an agent, by the names of `revbis.representation.measures`.
 
@@ -174,17 +175,22 @@ def measure_agent(
         agent: The agent.
         seeds: Seeds of the episodes, at least 2.
         played: Called after each episode.
+        between: Called after each step of an episode and batch of embeddings; it may raise.
 
     Raises:
         ValueError: If there are fewer than 2 seeds, or an embedding is not finite.
     """
-    episodes = collect_episodes(environment, agent, seeds, played)
+    episodes = collect_episodes(environment, agent, seeds, played, between)
     pool = Pool(environment, discount, episodes, seeds[0] if seeds else 0)
 
     def distance(name: str, z: Tensor) -> Tensor:
         return agent.distance(z, z) if name == "phi" else euclidean(z)
 
-    return pool.measure(lambda batch: embeddings(agent, batch), distance)
+    def embed(batch: Tensor) -> Embeddings:
+        between()
+        return embeddings(agent, batch)
+
+    return pool.measure(embed, distance)
 
 
 def euclidean(z: Tensor) -> Tensor:

@@ -31,6 +31,10 @@ class NonFiniteActionError(ValueError):
     """An agent's action is NaN or infinite, as when training has diverged."""
 
 
+class StoppedError(Exception):
+    """Somebody asked to stop in the middle of what is played; it is played again later."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """The outcome of one episode.
@@ -87,26 +91,20 @@ def evaluate_splits(
     agent: Agent,
     envs: Mapping[str, TaskEnv],
     seeds: Sequence[int],
-    stop: Callable[[], bool],
     report: Callable[[int, int], None] = lambda *_: None,
-) -> dict[str, list[Episode]] | None:
+) -> dict[str, list[Episode]]:
     """Plays the same seeds on each split.
 
     Args:
         agent: Acts.
         envs: By split.
         seeds: One for each episode.
-        stop: Asked between episodes; what was played is discarded if it returns True.
-        report: Called before and after every step with the episode's number and their count.
-
-    Returns:
-        The episodes by split; None if `stop` returned True.
+        report: Called before the first and after every step of an episode, with its number and
+            their count. It may raise `StoppedError`.
     """
     episodes: dict[str, list[Episode]] = {split: [] for split in envs}
     count = len(envs) * len(seeds)
     for number, (split, seed) in enumerate(product(envs, seeds), 1):
-        if number > 1 and stop():
-            return None
         report(number, count)
         watch: Watch = lambda *_, n=number: report(n, count)  # noqa: E731
         episodes[split].append(play(agent, envs[split], seed, watch))

@@ -74,8 +74,8 @@ def train(
 
     Args:
         config: The run; it determines the folder.
-        stop: Called after every agent step and between evaluation episodes; if it returns True,
-            the run is saved and stops.
+        stop: Called after every step of training, evaluation and yardsticks; if it returns True,
+            the run is saved and stops. An evaluation that it interrupts is repeated on resuming.
         report: Called after every step; of an evaluation, the status has the episode's number.
         evaluated: Called after every evaluation, with its line of eval.jsonl.
         home: The run's folder, already claimed; claimed here if None.

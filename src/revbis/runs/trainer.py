@@ -21,7 +21,7 @@ from revbis.replay import PrioritisedReplay, Replay
 from revbis.runs import alarms
 from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
-from revbis.runs.evaluate import act, evaluate_splits, outcome
+from revbis.runs.evaluate import StoppedError, act, evaluate_splits, outcome
 from revbis.runs.folder import DIAGNOSIS, STATE
 from revbis.runs.memory import stored_records
 from revbis.runs.records import Averages, Progress, SavedEpisode, SavedState, Status
@@ -398,12 +398,18 @@ class Trainer:
         seeds = [
             derive_seed(config.seed, Stream.EVALUATION, due, i) for i in range(config.eval_episodes)
         ]
-        with self.clock.phase("evaluation"):
-            episodes = evaluate_splits(
-                self.agent, self.eval_envs, seeds, stop, lambda *at: report(self.status(at))
-            )
-        measured = self._yardsticks_are_due()
-        if episodes is None or (measured and stop()):
+
+        def check(*at: int) -> None:
+            if at:
+                report(self.status((at[0], at[1])))
+            if stop():
+                raise StoppedError
+
+        try:
+            with self.clock.phase("evaluation"):
+                episodes = evaluate_splits(self.agent, self.eval_envs, seeds, check)
+            yardsticks = self._yardsticks(check) if self._yardsticks_are_due() else {}
+        except StoppedError:
             return False
         on_training = outcome(episodes["train"], "train_") if "train" in episodes else {}
         self.records.evaluation(
@@ -414,7 +420,7 @@ class Trainer:
                 "seconds": round(self.clock.total, 3),
                 **outcome(episodes["eval"]),
                 **on_training,
-                **(self._yardsticks() if measured else {}),
+                **yardsticks,
                 "status": self.agent.status(),
             }
         )
@@ -438,15 +444,17 @@ class Trainer:
             not measured or last or frames // every > measured[-1] // every
         )
 
-    def _yardsticks(self) -> dict[str, Any]:
-        """The yardsticks, always on the same episodes, whatever the agent."""
+    def _yardsticks(self, check: Callable[[], None]) -> dict[str, Any]:
+        """The yardsticks, always on the same episodes, whatever the agent; `check` may stop it."""
         from revbis.representation.yardsticks import LEAST_EPISODES, measure_agent
 
         config = self.config
         episodes = max(config.eval_episodes, LEAST_EPISODES)
         seeds = episode_seeds(config.seed, Stream.YARDSTICKS, episodes)
         with self.clock.phase("yardsticks"):
-            values = measure_agent(config.environment, config.discount, self.agent, seeds)
+            values = measure_agent(
+                config.environment, config.discount, self.agent, seeds, between=check
+            )
         return {"yardsticks": values}
 
     def _log(self) -> None:
