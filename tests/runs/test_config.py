@@ -225,3 +225,13 @@ def test_of_a_repeated_flag_the_last_one_counts(first):
     last = ["--preset=cpu", "--method", "drqv2", "--task", "dmc:cheetah_run"]
     config = parse([*first.split(), *last], "revbis train").args[0]
     assert config == preset_config("cpu", "dmc:cheetah_run")
+
+
+def test_another_seed_changes_nothing_else() -> None:
+    config = preset_config("cpu", "dmc:cheetah_run", "simsr-rev")
+    other = config.with_seed(7)
+    assert other == config.with_settings(seed=7) and other.directory.name == "seed-7"
+    assert config.seed == 1
+    assert config.kind == other.kind != config.with_settings(hidden=17).kind
+    with pytest.raises(ValueError, match="seed must be"):
+        config.with_seed(-1)

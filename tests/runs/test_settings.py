@@ -172,6 +172,22 @@ def test_a_setting_without_effect_is_refused(
     assert Config.from_dict(config.as_dict()) == config
 
 
+@pytest.mark.parametrize("method", ["simsr-rev", "taco"])
+def test_a_weight_that_alternating_steps_do_not_have_is_refused(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--task", "tests.runs:Walk", "--method", method, "--mode", "alternating"]
+    told = refused(capsys, *words, "--objective-weight", "3")
+    wanted = "objective_weight would change nothing: it needs --mode balanced or joint"
+    assert wanted in " ".join(told.split())
+    config = preset_config("cpu", "tests.runs:Walk", method).with_settings(mode="balanced")
+    assert config.with_settings(objective_weight=3).effective()["objective_weight"] == 3
+    alternating = config.with_settings(mode="alternating")
+    assert "objective_weight" not in alternating.effective()  # nor do alarms suggest it
+    with pytest.raises(ValueError, match="would change nothing"):
+        config.with_settings(mode="alternating", objective_weight=3)
+
+
 def test_an_older_run_with_settings_without_effect_is_read_resumed_and_reported(
     copy: Config,
 ) -> None:
@@ -222,6 +238,16 @@ def test_a_finished_run_gets_its_evaluations_back(copy: Config, walk: Config) ->
     assert train(copy)
     restored = (copy.directory / "eval.jsonl").read_bytes()
     assert restored == (walk.directory / "eval.jsonl").read_bytes()
+
+
+def test_a_report_reads_them_from_the_checkpoint(copy: Config, walk: Config) -> None:
+    (copy.directory / "eval.jsonl").unlink()
+    [run], [whole] = (read_study([each.out]).runs for each in (copy, walk))
+    assert run.finished and run.evaluations == whole.evaluations and len(run.evaluations) > 1
+    problems = [str(problem) for problem in read_study([copy.out]).problems]
+    assert any("eval.jsonl is missing; its lines are read from the" in text for text in problems)
+    assert not any("no evaluation" in text for text in problems)
+    assert not (copy.directory / "eval.jsonl").exists()  # a report changes no run
 
 
 def test_files_of_killed_processes_are_removed(copy: Config) -> None:

@@ -296,6 +296,15 @@ def test_one_reason_for_some_runs_names_the_first(made):
     assert f"  {storage.name(configs[0])} and 2 more runs: device must be" in text
 
 
+def test_runs_that_differ_by_their_seed_are_checked_once(tmp_path, monkeypatch):
+    """So that the time to plan thousands of seeds is that of reading their folders."""
+    checked = []
+    monkeypatch.setattr("revbis.runs.preflight.check", lambda config, here: checked.append(config))
+    configs = small_grid(seeds=list(range(50))).configs(tmp_path)
+    assert Sweep(configs, SweepStorage(str(tmp_path))).check(here=True) is None
+    assert len(configs) == 100 and [config.method for config in checked] == ["drqv2", "simsr-rev"]
+
+
 def test_many_reasons_are_cut(tmp_path):
     configs = small_grid(seeds=list(range(10)), methods=["drqv2"]).configs(tmp_path)
     storage = SweepStorage(str(tmp_path))

@@ -66,6 +66,11 @@ class AgentSettings:
         """Whether the replay buffer must draw sequences by priority."""
         return False
 
+    @property
+    def idle(self) -> dict[str, str]:
+        """The settings that have no effect beside others, and what they need."""
+        return {}
+
     def check(self, observation_shape: Shape) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
 
@@ -180,6 +185,12 @@ class ActorCriticSettings(AgentSettings):
     def half_precision(self) -> bool:
         """Whether the networks run in bfloat16."""
         return self.precision == "bfloat16"
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """With alternating steps, whose size Adam determines, a loss has no weight."""
+        alternating = self.mode == "alternating"
+        return {"objective_weight": "--mode balanced or joint"} if alternating else {}
 
     def check(self, observation_shape: Shape) -> None:
         """Refuses images too small for the convolutions."""

@@ -39,6 +39,7 @@ class Kind(Enum):
     TRAIN_NOT_FINITE = (
         "{run}: the return on training variants at frame {frame:,} is not finite, left out"
     )
+    FROM_CHECKPOINT = "{run}: {file} is missing; its lines are read from the checkpoint"
     NO_EVALUATION = "{run} has no evaluation yet"
     UNFINISHED = "{run} is not finished: {frames:,} of {budget:,} frames"
     FAILED = "{run} is {failures}"

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from revbis.analysis.problems import Kind, StudyProblem, explained, shortened
 from revbis.io import schema
-from revbis.io.files import Record, read_lines, read_records
+from revbis.io.files import Lines, Record, read_lines, read_records
 from revbis.io.schema import AboutFile, AlarmLine, EvaluationLine, FailuresFile, YardsticksFile
 from revbis.runs.config import SAFE, Config
 from revbis.runs.folder import (
     ABOUT,
     ALARMS,
     ARCHIVE,
+    CHECKPOINTS,
     CONFIG,
     EVALUATIONS,
     FAILURES,
@@ -217,7 +218,7 @@ def read_run(folder: Path, problem: OnProblem) -> Run | None:
     about = _read_file(folder, ABOUT, AboutFile, problem, Kind.BAD_ABOUT) or {}
     alarms = [
         RaisedAlarm(line.get("frames"), shortened(line["name"]), shortened(line.get("text", "")))
-        for line in _read_lines(folder, ALARMS, AlarmLine, problem)
+        for line in _valid(read_lines(folder / ALARMS), folder, ALARMS, AlarmLine, problem)
     ]
     failures = read_failures(folder, problem)
     try:
@@ -262,7 +263,11 @@ def read_failures(folder: Path, problem: OnProblem) -> Failures | None:
 
 def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[Evaluation]:
     by_frame: dict[int, Evaluation] = {}
-    for line in _read_lines(folder, EVALUATIONS, EvaluationLine, problem):
+    lines = read_lines(folder / EVALUATIONS)
+    there = [(folder / name).exists() for name in (RESULT, CHECKPOINTS, EVALUATIONS)]
+    if there == [True, True, False]:
+        lines = _saved_lines(folder, problem)
+    for line in _valid(lines, folder, EVALUATIONS, EvaluationLine, problem):
         one = _evaluation(line, config)
         if one.train_return is not None and not abs(one.train_return) <= _LARGEST_RETURN:
             problem(StudyProblem(Kind.TRAIN_NOT_FINITE, folder, {"frame": one.reached}))
@@ -272,6 +277,16 @@ def _read_evaluations(folder: Path, config: Config, problem: OnProblem) -> list[
         else:
             problem(StudyProblem(Kind.NOT_FINITE, folder, {"frame": one.reached}))
     return [by_frame[frames] for frames in sorted(by_frame)]
+
+
+def _saved_lines(folder: Path, problem: OnProblem) -> Lines:
+    """A finished run's evaluations as its checkpoint has them, for one without eval.jsonl."""
+    from revbis.runs.checkpoint import saved_evaluations  # which imports torch
+
+    saved = saved_evaluations(folder / CHECKPOINTS)
+    if saved:
+        problem(StudyProblem(Kind.FROM_CHECKPOINT, folder, {"file": EVALUATIONS}))
+    return Lines(list(enumerate(saved, 1)), [])
 
 
 def _evaluation(line: EvaluationLine, config: Config) -> Evaluation:
@@ -298,9 +313,10 @@ def _share(successes: Sequence[bool | None] | None) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _read_lines(folder: Path, name: str, kind: type[T], problem: OnProblem) -> list[T]:
+def _valid(
+    lines: Lines, folder: Path, name: str, kind: type[T], problem: OnProblem
+) -> list[T]:
     """The valid lines of a file; the others are named."""
-    lines = read_lines(folder / name)
     details: dict[str, Any]
     if lines.unreadable:
         details = {"file": name, "reason": lines.unreadable}

@@ -236,16 +236,18 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
     the task, as a preset's may, do not separate groups: only runs on one task are compared.
     """
     differing: dict[str, set[str]] = defaultdict(set)
-    first: dict[tuple[str, str], dict[str, Any]] = {}
+    first: dict[tuple[str, str, str], Any] = {}  # a setting's, where it has an effect
     for run in runs:
-        label, values = run.config.label, dict(run.settings)
-        other = first.setdefault((label, run.config.task), values)
-        differing[label] |= {k for k in values if values[k] != other[k]}
+        label = run.config.label
+        for name, value in run.settings:
+            if first.setdefault((label, run.config.task, name), value) != value:
+                differing[label].add(name)
     labels = {}
     for run in runs:
         label, values = run.config.label, dict(run.settings)
         named = [] if run.config.name is None else [run.config.name]
-        marks = named + [f"{name}={values[name]}" for name in sorted(differing[label])]
+        own = sorted(differing[label] & values.keys())
+        marks = named + [f"{name}={values[name]}" for name in own]
         text = f"{run.config.method} ({', '.join(marks)})" if marks else label
         labels[label, run.settings] = text
     return labels

@@ -119,7 +119,7 @@ def _parse_flags(
     default = kind(own, usual.agent, _Call())
     flags = tyro.cli(kind, prog=prog, args=words, default=default, description=_HELP)
     config = Config(**vars(flags.run) | {"method": usual.method}, agent=flags.agent)
-    check_effective((name for name in config.as_dict() if _is_given(words, name)), config.method)
+    check_effective((name for name in config.as_dict() if _is_given(words, name)), config)
     if flags.call.trust and run is None:
         raise ValueError("--trust is for the folder of a run: what --task names is imported anyway")
     return partial(_train, config, flags.call.restart, None if flags.call.trust else run)

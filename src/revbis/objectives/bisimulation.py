@@ -181,7 +181,6 @@ class AbsorbingState(nn.Module):
         self._batch: int | None = None  # as far as the host knows; None: read it from `steps`
         self._joined = False
 
-    @torch.compiler.disable
     @torch.no_grad()
     def joins(self, discount: Tensor, steps: Tensor) -> bool:
         """Whether the row is part of this batch.
@@ -307,6 +306,13 @@ class BisimulationObjective(BaseObjective):
         self.absorbing = AbsorbingState(design.distance, latent_dim) if exact else None
         if exact:
             self._on_equal_rewards = (" and none terminated", "")
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compiles the losses, but not the look at whether a batch has a termination."""
+        if self.absorbing is not None:
+            joins = torch.compiler.disable(self.absorbing.joins)
+            self.absorbing.joins = joins  # type: ignore[method-assign]
+        super().compile(*args, **options)  # type: ignore[no-untyped-call]
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
         """The losses of a checked batch; the generator draws partners when pairs are permuted."""

@@ -25,7 +25,14 @@ import numpy as np
 import torch
 
 from revbis.io import schema
-from revbis.io.files import atomic_write, digest, digest_of_bytes, read_tensors, sync_folder
+from revbis.io.files import (
+    Record,
+    atomic_write,
+    digest,
+    digest_of_bytes,
+    read_tensors,
+    sync_folder,
+)
 from revbis.io.schema import CountOrZero, FileEntry, Manifest
 from revbis.runs.folder import (
     AGENT,
@@ -36,6 +43,7 @@ from revbis.runs.folder import (
     checkpoint_name,
     newest_checkpoint,
 )
+from revbis.runs.records import SavedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -251,6 +259,16 @@ def read_state(root: Path) -> dict[str, Any] | None:
         DamagedError: If there are checkpoints, but no state.json is intact.
     """
     return _read_newest(root, lambda folder: _state(folder, _manifest(folder)))
+
+
+def saved_evaluations(root: Path) -> list[Record]:
+    """The lines of eval.jsonl as the newest intact state.json has them; none without one."""
+    try:
+        records = (read_state(root) or {}).get("records")
+        schema.convert(records, SavedRecords, "the records")
+    except ValueError:
+        return []
+    return cast("SavedRecords", records)["evaluations"]  # type: ignore[return-value]
 
 
 def read_checkpoint(root: Path) -> Checkpoint | None:

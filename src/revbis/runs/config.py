@@ -7,6 +7,7 @@ are distinct, so flags, files and grids are flat.
 from __future__ import annotations
 
 import re
+from copy import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -185,7 +186,7 @@ class Config(RunSettings):
 
     def effective(self) -> dict[str, Any]:
         """The settings of `as_dict` that have an effect for the method."""
-        without = resolve(self.method).without
+        without = resolve(self.method).without.keys() | self.agent.idle.keys()
         return {name: value for name, value in self.as_dict().items() if name not in without}
 
     @classmethod
@@ -200,6 +201,18 @@ class Config(RunSettings):
         values = schema.check_keys(values, RUN_SETTINGS | method.agent.flags, "the config")
         agent = {name: values.pop(name) for name in method.agent.flags & values.keys()}
         return cls(**values, agent=method.settings(**agent))
+
+    def with_seed(self, seed: int) -> Config:
+        """The same run with another seed; fast, as nothing else is checked again."""
+        other = copy(self)
+        object.__setattr__(other, "seed", schema.convert(seed, Seed, "seed"))
+        return other
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it shares with its copies by `with_seed`; a key for as long as one of them lives."""
+        own = (value for name, value in vars(self).items() if name not in ("seed", "agent"))
+        return (*own, id(self.agent))
 
     def with_settings(self, **settings: Any) -> Config:
         """The same run with other values of some settings, its own or its agent's.
@@ -216,7 +229,7 @@ class Config(RunSettings):
             dropped = before.agent.flags - now.agent.flags | before.defaults.keys()
             values = {k: v for k, v in values.items() if k not in dropped} | now.defaults
         config = Config.from_dict(values | settings)
-        check_effective((k for k, v in settings.items() if v is not None), config.method)
+        check_effective((k for k, v in settings.items() if v is not None), config)
         return config
 
     @classmethod
@@ -288,18 +301,23 @@ def setting_names() -> frozenset[str]:
     return RUN_SETTINGS.union(*(agent.flags for agent in agents()))
 
 
-def check_effective(names: Iterable[str], method: str) -> None:
-    """Refuses settings that an agent has, but that have no effect for this method.
+def check_effective(names: Iterable[str], config: Config) -> None:
+    """Refuses settings that an agent has, but that have no effect in this run.
 
     Raises:
         ValueError: For the first of them.
     """
+    method, idle = config.method, config.agent.idle
     without = resolve(method).without
     for name in names:
         if name in without:
             raise ValueError(
                 f"{name} would change nothing: {method} has no {without[name]}; leave it out, or "
                 "choose a method that has one"
+            )
+        if name in idle:
+            raise ValueError(
+                f"{name} would change nothing: it needs {idle[name]}; leave it out, or set that too"
             )
 
 

@@ -28,7 +28,13 @@ from revbis.io.machine import blas, conditions, processor, thread_counts
 from revbis.io.runtime import use_threads
 from revbis.io.schema import AboutFile
 from revbis.runs import preflight
-from revbis.runs.checkpoint import Checkpoints, DamagedError, read_agent, read_state
+from revbis.runs.checkpoint import (
+    Checkpoints,
+    DamagedError,
+    read_agent,
+    read_state,
+    saved_evaluations,
+)
 from revbis.runs.config import Change, Config
 from revbis.runs.folder import (
     ABOUT,
@@ -47,7 +53,7 @@ from revbis.runs.folder import (
     unpacked,
 )
 from revbis.runs.presets import command_line
-from revbis.runs.records import Records, SavedRecords, write_records
+from revbis.runs.records import Records, write_records
 from revbis.runs.trainer import Trainer, build_agent, resolve_device
 
 if TYPE_CHECKING:
@@ -251,10 +257,8 @@ def _restore_evaluations(folder: Path) -> None:
     """Writes a finished run's eval.jsonl again if it is gone: its checkpoints contain it."""
     if (folder / EVALUATIONS).exists():
         return
-    with suppress(ValueError):
-        saved: Any = _saved_state(folder).get("records")
-        schema.convert(saved, SavedRecords, "the records")
-        write_records(folder / EVALUATIONS, saved["evaluations"])
+    if lines := saved_evaluations(folder / CHECKPOINTS):
+        write_records(folder / EVALUATIONS, lines)
         _LOG.warning("%s was missing: restored from the checkpoint", EVALUATIONS)
 
 

@@ -69,26 +69,31 @@ class Grid:
         if runs > _MOST_RUNS:
             raise ValueError(f"the grid has {runs:,} runs; at most {_MOST_RUNS:,} are allowed")
 
-    def configs(self, out: Path) -> list[Config]:
-        """Every run, seed by seed, so that an unfinished sweep is whole for the first seeds."""
+    def configs(self, out: Path, threads: int | None = None) -> list[Config]:
+        """Every run, seed by seed, so that an unfinished sweep is whole for the first seeds.
+
+        Args:
+            out: The sweep's folder.
+            threads: Of each run; the preset's number if None.
+        """
         overrides = self.overrides or {"": {}}
         folders = {method: _folders(overrides, method) for method in self.methods}
-        return [
-            self._config(out / folders[method][name], seed, task, method, settings)
-            for seed, (name, settings), task, method in product(
-                self.seeds, overrides.items(), self.tasks, self.methods
+        given = {} if threads is None else {"threads": threads}
+        first = [
+            self._config(out / folders[method][name], task, method, {**settings, **given})
+            for (name, settings), task, method in product(
+                overrides.items(), self.tasks, self.methods
             )
             if name in folders[method]
         ]
+        return [config.with_seed(seed) for seed in self.seeds for config in first]
 
-    def _config(
-        self, out: Path, seed: int, task: str, method: str, override: Mapping[str, Any]
-    ) -> Config:
+    def _config(self, out: Path, task: str, method: str, override: Mapping[str, Any]) -> Config:
         values = {**self.settings, **override}
         observation = "state" if values.get("observation") == "state" else "pixels"
         start = preset_config(self.preset, task, method, observation)
         try:
-            return start.with_settings(seed=seed, out=out, **_of_method(values, method))
+            return start.with_settings(out=out, **_of_method(values, method))
         except ValueError as problem:
             raise ValueError(f"settings of {task}, {method}: {problem}") from None
 

@@ -69,10 +69,10 @@ def make_plan(grid: Grid, out: str, backend: Backend, *, retry_failed: bool = Fa
     """
     check_backend(backend, out)
     base = Path() if is_url(out) else Path(out).resolve()
-    configs = [config.with_settings(threads=backend.threads) for config in grid.configs(base)]
+    configs = grid.configs(base, backend.threads)
     if not is_url(out):
-        for config in configs:
-            check_writable(config.directory)
+        for folder in {config.directory.parent for config in configs}:
+            check_writable(folder)
     storage = SweepStorage(out)
     sweep = Sweep(configs, storage)
     # The nodes of another cluster check themselves.
@@ -119,8 +119,9 @@ def run_plan(plan: Plan, stop: Callable[[], bool]) -> Sweep:
 
 def _memory(sweep: Sweep) -> int:
     """Bytes of the largest run that is not finished; every run is given as much."""
-    unfinished = (entry for entry in sweep.entries if entry.state != "finished")
-    return max((memory_bytes(entry.config) for entry in unfinished), default=1)
+    unfinished = (entry.config for entry in sweep.entries if entry.state != "finished")
+    kinds = {config.kind: config for config in unfinished}
+    return max(map(memory_bytes, kinds.values()), default=1)
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,22 @@ def forecast(plan: Plan, speeds: Mapping[str, Speed] | None = None) -> Forecast:
     workers, entries = plan.workers(), plan.sweep.entries
     times = times_left(entries, speeds)
     shared = common_folder([entry.name for entry in entries])
+    kinds = {entry.config.kind: entry.config for entry in entries}
+    sizes = {
+        kind: {
+            "memory": memory_bytes(config),
+            "replay": replay_bytes(config),
+            "disk": disk_bytes(config),
+        }
+        for kind, config in kinds.items()
+    }
     runs = [
         RunForecast(
             name=entry.name.removeprefix(f"{shared}/"),
             state="resumed" if entry.state == "waiting" and entry.progress.frames else entry.state,
             frames=entry.config.frames,
             seconds=seconds,
-            memory=memory_bytes(entry.config),
-            replay=replay_bytes(entry.config),
-            disk=disk_bytes(entry.config),
+            **sizes[entry.config.kind],
         )
         for entry, seconds in zip(entries, times, strict=True)
     ]
