@@ -117,3 +117,12 @@ def test_the_command_that_it_ends_with_can_be_run(capsys) -> None:
     _, [advice], last = run_check(capsys, "NoPicture")
     assert "or train with --observation state" in advice
     assert last.endswith("revbis train --task envs.toys:NoPicture --observation state")
+
+
+def test_a_wrapper_that_the_registry_cannot_make_again_is_no_problem(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run calls the factory; Gymnasium's check of close() would make it by its registry."""
+    code, violations, last = run_check(capsys, "wrapped_pendulum")
+    assert code == 0 and not any("wrong" in each for each in violations)
+    assert "nothing wrong" in last

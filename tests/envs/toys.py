@@ -428,3 +428,11 @@ def nothing() -> None:
 
 
 NOT_CALLABLE = 3
+
+
+class Unchanged(gymnasium.Wrapper):
+    """A wrapper as users write them, without RecordConstructorArgs."""
+
+
+def wrapped_pendulum() -> Unchanged:
+    return Unchanged(gymnasium.make("Pendulum-v1"))

@@ -161,6 +161,26 @@ def test_integer_actions_are_one_hot_vectors(name: str) -> None:
         objective(**GOOD)
 
 
+@pytest.mark.parametrize("name", ["mico", "simsr-rev-full", "dbc", "zp"])
+def test_discrete_actions_are_integers_or_probabilities(name: str, monkeypatch) -> None:
+    objective = make_objective(name, 4, 3, hidden=8, discrete=True)
+    likely = torch.softmax(torch.arange(3.0 * SIZE).view(SIZE, 3).cos(), dim=1)
+    ending = GOOD | {"discount": torch.tensor([0.0] + [0.9] * (SIZE - 1))}
+    for action in (likely, likely.bfloat16(), torch.eye(3)[torch.arange(SIZE) % 3].long()):
+        objective(**ending | {"action": action}, policy=lambda _, action=action: action)
+    wanted = "action must hold, as discrete=True, integers from 0 to 2, one-hot vectors or prob"
+    for wrong, told in ((2 * likely, "a row whose sum is 2"), (likely - 0.5, "-0.37")):
+        with pytest.raises(ValueError, match=f"{wanted}.*got {told}.*leave discrete out"):
+            objective(**GOOD | {"action": wrong}, policy=lambda _: likely)
+    with pytest.raises(ValueError, match=r"got \[8\] of torch.float32; pass action.long\(\)"):
+        objective(**GOOD | {"action": torch.zeros(SIZE)})
+    if objective.policy_actions:
+        with pytest.raises(ValueError, match="what policy returns must hold, as discrete=True"):
+            objective(**GOOD | {"action": likely}, policy=lambda _: 2 * likely)
+    monkeypatch.setattr(base, "_LOOKED_AT", ())  # as on a GPU
+    objective(**GOOD | {"action": 2 * likely}, policy=lambda _: likely)
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("tensor", ["z", "next_z", "reward", "discount", "action"])

@@ -240,7 +240,7 @@ def test_the_absorbing_state_survives_a_resume(looked_at, stop, monkeypatch) -> 
     """On a GPU the row joins at the next hundredth batch, also when stopped in between."""
     monkeypatch.setattr(base, "_LOOKED_AT", looked_at)
     whole, resumed = build("simsr-rev-full"), build("simsr-rev-full")
-    rows = []
+    rows, state = [], {}
     for step in range(103):
         if step == stop:
             resumed = build("simsr-rev-full")

@@ -295,7 +295,9 @@ def test_with_equal_rewards_the_metric_is_how_soon_episodes_end(name) -> None:
     c = {"c": 0.5} if adaptive else {}
     exact = tabular.revised(mdp, np.ones((4, 1)), 0.5, **c).matrix()[:3, :3]
     unit = 0.5 if adaptive else 1.0
-    assert np.allclose(exact / unit, [[0, 0.25, 0.75], [0.25, 0, 0.5], [0.75, 0.5, 0]])  # ½² and ½ + ½²
+    assert np.allclose(
+        exact / unit, [[0, 0.25, 0.75], [0.25, 0, 0.5], [0.75, 0.5, 0]]
+    )  # ½² and ½ + ½²
     torch.manual_seed(0)
     options |= {"hidden": 32, "loss": "squared", "reward_scale": "none"}
     objective = make_objective(name, 4, 1, **options)

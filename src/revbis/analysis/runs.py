@@ -313,9 +313,7 @@ def _share(successes: Sequence[bool | None] | None) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _valid(
-    lines: Lines, folder: Path, name: str, kind: type[T], problem: OnProblem
-) -> list[T]:
+def _valid(lines: Lines, folder: Path, name: str, kind: type[T], problem: OnProblem) -> list[T]:
     """The valid lines of a file; the others are named."""
     details: dict[str, Any]
     if lines.unreadable:

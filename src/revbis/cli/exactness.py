@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LARGEST = 20
 _MOST_STEPS, _MOST_SEEDS, _MOST_WORKERS = 10**6, 1000, 1000
 _STEPS, _SEEDS = 2000, 5
-_QUICK_STEPS, _QUICK_SEEDS = 1000, 1
+_QUICK_STEPS, _QUICK_SEEDS = 600, 1
 _QUICK_SCENARIOS = ("rooms", "rooms-off-policy")
 _NORMALISATION = {"own": None, "on": True, "off": False}
 _SPARE = (
@@ -65,7 +65,7 @@ def command(
         objective: Your own objectives as package.module:factory, with or without --methods.
         scenarios: Some of rooms, rooms-off-policy, rooms-noisy, slip, garnet, garnet-off-policy;
             all of them by default, with --quick the first two.
-        quick: One seed, 1000 steps and two scenarios, unless you say otherwise.
+        quick: One seed, 600 steps and two scenarios, unless you say otherwise.
         steps: Gradient steps of each training; 2000 by default.
         seeds: Number of seeds, starting at 0; 5 by default.
         size: Side of the grids.

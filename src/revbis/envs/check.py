@@ -207,7 +207,7 @@ def _gymnasium(env: Env[Any, Any]) -> Iterator[Violation]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # Its check of close() makes another one by Gymnasium's registry; a run calls the factory.
+            # Its check of close() makes another one by its registry; a run calls the factory.
             check_env(env, skip_render_check=True, skip_close_check=True)
     except Exception as error:  # noqa: BLE001 (it raises whatever it meets)
         text = " ".join(str(error).split()) or type(error).__name__

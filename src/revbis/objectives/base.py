@@ -133,6 +133,7 @@ def can_look(tensor: Tensor) -> bool:
     return tensor.device.type in _LOOKED_AT
 
 
+_ROUNDING = 0.02  # of probabilities in half precision
 _EQUAL_BATCHES = 100  # after so many batches with equal rewards there is a warning
 _ACTIONS_AT = {"policy_action": "the states of z", "next_policy_action": "the next states"}
 
@@ -229,16 +230,39 @@ def as_vectors(name: str, action: Tensor, size: int, width: int, *, discrete: bo
     """Actions as vectors, [B, A]; of discrete ones, integers [B] or [B, 1] become one-hot.
 
     Raises:
-        ValueError: For other shapes and, on a CPU, for integers that are not below A.
+        ValueError: For other shapes; on a CPU, for integers that are not below A, and for vectors
+            of discrete actions that are neither one-hot nor probabilities.
     """
-    integers = not action.is_floating_point() and action.shape in ((size,), (size, 1))
+    single = action.shape in ((size,), (size, 1))
+    integers = single and not action.is_floating_point()
     if discrete and integers:
         return _one_hot(name, action.reshape(size).long(), width)
     if action.shape == (size, width):
+        if discrete:
+            _check_probabilities(name, action, width)
         return action
     advice = "; to pass integers, make_objective(..., discrete=True)" if integers else ""
+    if discrete and single:
+        advice = f" of {action.dtype}; pass {name}.long()"
     wanted = f"[{size or 'B'}, {width}]" + (f" or integers, [{size}]" if discrete else "")
     raise ValueError(f"{name} must be {wanted}, got {list(action.shape)}{advice}")
+
+
+def _check_probabilities(name: str, action: Tensor, width: int) -> None:
+    """Refuses what is neither one-hot nor probabilities; `refuse_non_finite` has NaN."""
+    if not can_look(action) or not len(action):
+        return
+    numbers = action.detach().double()
+    total = numbers.sum(dim=1)
+    off = int((total - 1).abs().argmax())
+    low = float(numbers.min())
+    if low < -_ROUNDING or abs(float(total[off]) - 1) > _ROUNDING:
+        what = f"{low:g}" if low < -_ROUNDING else f"a row whose sum is {float(total[off]):g}"
+        raise ValueError(
+            f"{name} must hold, as discrete=True, integers from 0 to {width - 1}, one-hot vectors "
+            f"or probabilities, whose rows sum to 1; got {what}; for actions that are vectors of "
+            "numbers leave discrete out"
+        )
 
 
 def _one_hot(name: str, action: Tensor, width: int) -> Tensor:

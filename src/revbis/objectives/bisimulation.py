@@ -129,9 +129,7 @@ class RunningScale(nn.Module):
         return torch.where(scale > 0, scale, 1.0)
 
     @torch.no_grad()
-    def forward(
-        self, gap: Tensor, discount: Tensor | None, ends: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, gap: Tensor, discount: Tensor | None, ends: Tensor | None = None) -> Tensor:
         """The gaps divided by the scale, which takes them into account first.
 
         Args:
@@ -167,6 +165,7 @@ class AbsorbingState(nn.Module):
         latent_dim: D.
     """
 
+    z: Tensor
     since: Tensor
 
     def __init__(self, distance: str, latent_dim: int) -> None:
@@ -205,25 +204,19 @@ class AbsorbingState(nn.Module):
 
     def extend(self, batch: Transitions) -> Transitions:
         """The batch with this state as its last row, and as what follows each termination."""
-        z = self.z.to(batch.z.dtype)
+        z, zero = self.z.to(batch.z.dtype), batch.reward.new_zeros(1)
         ended = (batch.discount == 0)[:, None]
-        nothing = batch.action.new_zeros(1, batch.action.shape[1])
-        following = batch.next_policy_action
-        if following is not None:  # one action stands for all that are taken there
+        policy, following = batch.policy_action, batch.next_policy_action
+        if following is not None:  # one action, 0, stands for all that are taken there
             following = torch.where(ended, following.new_zeros(()), following)
-        rows = Transitions(
-            batch.z,
-            batch.action,
-            batch.reward,
-            batch.discount,
-            torch.where(ended, z, batch.next_z),
-            batch.policy_action,
-            following,
-        )
-        zero = batch.reward.new_zeros(1)
-        last = Transitions(z, nothing, zero, zero, z, nothing, nothing)
         return Transitions(
-            *(None if a is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(rows, last))
+            z=torch.cat([batch.z, z]),
+            action=_with_zeros(batch.action),
+            reward=torch.cat([batch.reward, zero]),
+            discount=torch.cat([batch.discount, zero]),
+            next_z=torch.cat([torch.where(ended, z, batch.next_z), z]),
+            policy_action=None if policy is None else _with_zeros(policy),
+            next_policy_action=None if following is None else _with_zeros(following),
         )
 
     def _load_from_state_dict(
@@ -310,9 +303,9 @@ class BisimulationObjective(BaseObjective):
     def compile(self, *args: Any, **options: Any) -> None:
         """Compiles the losses, but not the look at whether a batch has a termination."""
         if self.absorbing is not None:
-            joins = torch.compiler.disable(self.absorbing.joins)
+            joins = torch.compiler.disable(self.absorbing.joins)  # type: ignore[no-untyped-call]
             self.absorbing.joins = joins  # type: ignore[method-assign]
-        super().compile(*args, **options)  # type: ignore[no-untyped-call]
+        super().compile(*args, **options)
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
         """The losses of a checked batch; the generator draws partners when pairs are permuted."""
@@ -322,7 +315,7 @@ class BisimulationObjective(BaseObjective):
         partner = None
         if self.rowwise:
             partner = random_partners(batch.z, generator, others=self.design.independent)
-        embedding = self.embed(batch.z, batch.action)
+        embedding = self._embed(batch.z, batch.action)
         prediction = self._between(embedding, partner)
         gap, reward_weight, next_weight = self._weighted_gap(batch, partner, joined)
         following = self._following(batch, partner)
@@ -355,12 +348,9 @@ class BisimulationObjective(BaseObjective):
 
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared: ψ(φ(s), a), or φ(s) where there is no ψ, [B, D]."""
-        z = self.scale(z)
-        if self.psi is None:
-            return z
-        if self.discrete:
+        if self.discrete and self.psi is not None:
             action = as_vectors("action", action, len(z), self.action_dim, discrete=True)
-        return self.scale(self.psi(z, action))
+        return self._embed(z, action)
 
     def coefficient_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that `coefficient_loss` trains: raw_c."""
@@ -376,6 +366,11 @@ class BisimulationObjective(BaseObjective):
         if self.reward_scale is not None:
             status["reward_scale"] = float(self.reward_scale.value)
         return status
+
+    def _embed(self, z: Tensor, action: Tensor) -> Tensor:
+        """`embed` of checked actions."""
+        z = self.scale(z)
+        return z if self.psi is None else self.scale(self.psi(z, action))
 
     def _between(self, x: Tensor, partner: Tensor | None) -> Tensor:
         """Distances of the pairs, [B, B], or [B] for permuted ones."""
@@ -402,7 +397,7 @@ class BisimulationObjective(BaseObjective):
         if batch.next_policy_action is None:
             following = self._between(self.scale(batch.next_z), partner)
         else:
-            embedding = self.embed(batch.next_z, batch.next_policy_action)
+            embedding = self._embed(batch.next_z, batch.next_policy_action)
             following = self._between(embedding, partner)
         alive = batch.discount > 0
         left, right = alive if self.rowwise else alive[:, None], _of(alive, partner)
@@ -419,7 +414,7 @@ class BisimulationObjective(BaseObjective):
         if batch.policy_action is None:
             return None, None
         with torch.no_grad():
-            targets = self._between(self.embed(batch.z, batch.policy_action), partner)
+            targets = self._between(self._embed(batch.z, batch.policy_action), partner)
         return self._regress(self._between(self.scale(batch.z), partner), targets), targets
 
     def _coefficient_loss(
@@ -474,6 +469,11 @@ def off_diagonal(x: Tensor) -> Tensor:
     """The entries of a square matrix beside its diagonal, [N, N] → [N − 1, N], without a copy."""
     n = len(x)
     return x.flatten()[1:].view(n - 1, n + 1)[:, :-1]
+
+
+def _with_zeros(x: Tensor) -> Tensor:
+    """The rows of x, and one of zeros."""
+    return torch.cat([x, x.new_zeros(1, x.shape[1])])
 
 
 def _of(x: Tensor, partner: Tensor | None) -> Tensor:

@@ -66,10 +66,10 @@ COLUMNS = (
 )
 
 
-# Okabe and Ito's colours; φ and ψ differ in their marks, too.
+# Okabe and Ito's colours; the two differ in their marks, too.
 _LOOKS = {
-    "phi": ("φ against U, between states", "#0072B2", "o"),
-    "psi": ("ψ against G, between state-action pairs", "#D55E00", "D"),
+    "phi": ("distances between states", "#0072B2", "o"),
+    "psi": ("distances between state-action pairs", "#D55E00", "D"),
 }
 _STYLE: dict[Any, Any] = {
     "font.size": 11.0,
@@ -206,7 +206,7 @@ def draw_overview(results: Results, caption: str) -> Figure:
         axes[0].set_xlim(min(-0.05, _lowest(results)) - 0.03, 1.03)
         for panel in axes[max(0, len(scenarios) - columns) : len(scenarios)]:
             panel.tick_params(labelbottom=True)
-            panel.set_xlabel("rank correlation with the exact metric")
+            panel.set_xlabel("rank correlation of learned with exact distances")
         figure.legend(
             *axes[0].get_legend_handles_labels(),
             loc="outside upper center",

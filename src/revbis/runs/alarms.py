@@ -115,7 +115,11 @@ def constant_rewards(
     share, reward = metrics.get("objective/reward_share"), metrics.get("batch_reward", 0.0)
     if share != 0 or abs(reward) < max(largest_reward / 2, 1e-9):  # else it may be a rare reward
         return None
-    remedies = [("task", "a --task whose rewards differ"), ("method", "--method zp")]
+    remedies = [
+        ("task", "a --task whose rewards differ"),
+        ("method", "--method simsr-rev-full if episodes terminate"),
+        ("method", "--method zp"),
+    ]
     return Alarm(
         "constant_rewards",
         "all rewards of a batch are equal: the metric compares rewards, so all distances are "

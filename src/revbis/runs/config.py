@@ -7,8 +7,8 @@ are distinct, so flags, files and grids are flat.
 from __future__ import annotations
 
 import re
-from copy import copy
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
