@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from revbis.agents.presets import dreamerv3_presets, taco_presets, tdmpc_presets
+from revbis.agents.presets import dreamerv3_presets, mrq_presets, taco_presets, tdmpc_presets
 from revbis.agents.settings import (
     OF_OBJECTIVE,
     DreamerV3Settings,
     DrQV2Settings,
+    MRQSettings,
     OwnSettings,
     TacoSettings,
     TDMPCSettings,
@@ -130,12 +131,14 @@ _OBJECTIVES: dict[str, Any] = {"objectives": True, "of_objective": OF_OBJECTIVE}
 _DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", **_OBJECTIVES)
 _TACO = "TACO: DrQ-v2 with action tokens and contrastive losses"
 _TDMPC = "TD-MPC: planning in a learned latent space"
+_MRQ = "MR.Q: values and policy read a model's embedding"
 _DREAMERV3 = "Dreamer-v3 by sheeprl; needs revbis[dreamer]"
 _SHEEPRL: dict[str, Any] = {"requires": ("sheeprl", "dreamer"), "exported": False}
 _SHIPPED = (
     _DRQV2,
     _shipped("Taco", TacoSettings, _TACO, presets=taco_presets),
     _shipped("TDMPC", TDMPCSettings, _TDMPC, presets=tdmpc_presets),
+    _shipped("MRQ", MRQSettings, _MRQ, presets=mrq_presets),
     _shipped("DreamerV3", DreamerV3Settings, _DREAMERV3, presets=dreamerv3_presets, **_SHEEPRL),
 )
 _OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own (--agent {FORM})")

@@ -62,9 +62,14 @@ class AgentSettings:
         return False
 
     @property
-    def prioritised(self) -> bool:
-        """Whether the replay buffer must draw sequences by priority."""
-        return False
+    def prioritised(self) -> Literal["sequences", "transitions"] | None:
+        """What the replay buffer must draw by priority; None for nothing."""
+        return None
+
+    @property
+    def variant(self) -> str:
+        """What distinguishes its runs from others of the method, in folders and tables."""
+        return ""
 
     def check(self, observation_shape: Shape) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
@@ -434,9 +439,9 @@ class TDMPCSettings(AgentSettings):
             raise ValueError(f"momentum must be at most 1, got {self.momentum:g}")
 
     @property
-    def prioritised(self) -> bool:
+    def prioritised(self) -> Literal["sequences"]:
         """Sequences are drawn by their priority."""
-        return True
+        return "sequences"
 
     @property
     def least_steps(self) -> int:
@@ -544,3 +549,76 @@ class DreamerV3Settings(AgentSettings):
             numbers += channels * side**2
             side, channels = side // 2, channels * 2
         return _DREAMER_PASSES * batch * self.sequence_length * numbers * _FLOAT
+
+
+MODEL = "model"  # MR.Q's own representation loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class MRQSettings(AgentSettings):
+    """MR.Q; the defaults are those of its public code."""
+
+    batch_size: Batch = 256
+    """Transitions in an update, and windows in one of the encoders."""
+    explore_steps: CountOrZero = 10_000
+    """Agent steps with uniformly random actions at the start."""
+    latent_dim: Size = 512
+    """Width of zs, the embedding of a state, and of zsa, that of a state and an action."""
+    action_dim: Size = 256
+    """Width of an action's embedding, from which zsa is made."""
+    hidden: Size = 512
+    """Width of hidden layers."""
+    channels: UpTo4096 = 32
+    """Channels of each convolution."""
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 2, 2, 1)
+    """Strides of the four convolutions."""
+    learning_rate: Above = 3e-4
+    """AdamW's learning rate for values and policy."""
+    encoder_learning_rate: Above = 1e-4
+    """AdamW's learning rate for the encoders and the heads of their losses."""
+    weight_decay: AboveOrZero = 1e-4
+    """AdamW's weight decay."""
+    horizon: UpTo4096 = 5
+    """Steps that the model is unrolled over."""
+    consistency_weight: AboveOrZero = 1.0
+    """Weight of the latent dynamics in the model's loss."""
+    reward_weight: AboveOrZero = 0.1
+    """Weight of the rewards in the model's loss."""
+    termination_weight: AboveOrZero = 0.1
+    """Weight of terminations in the model's loss, once an episode has terminated."""
+    gradient_clip: Above = 20.0
+    """Largest length of the values' gradient; longer ones are shortened to it."""
+    target_every: Count = 250
+    """Updates between two copies of the networks to their targets; with each copy the encoders get
+    as many updates in a row."""
+    priority_exponent: AboveOrZero = 0.4
+    """Exponent of the value errors by which transitions are drawn; 0 draws all alike."""
+    action_penalty: AboveOrZero = 1e-5
+    """Weight of the mean square of the policy's output before its tanh, which keeps it from
+    saturating."""
+    noise: AboveOrZero = 0.2
+    """Standard deviation of the exploration noise."""
+    target_noise: AboveOrZero = 0.2
+    """Standard deviation of the noise on target actions."""
+    noise_clip: Above = 0.3
+    """Largest absolute noise on target actions."""
+
+    @property
+    def prioritised(self) -> Literal["transitions"]:
+        """Transitions are drawn by their priority."""
+        return "transitions"
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images too small for the convolutions."""
+        if len(observation_shape) == 3:
+            check_strides(observation_shape[1:], self.strides)
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images and of the convolutions' activations in an encoder update."""
+        if len(observation_shape) != 3:
+            return 0
+        channels, side, _ = observation_shape
+        image = channels * side**2
+        maps = sum(after**2 for after in _sides_after(side, _KERNELS, self.strides))
+        numbers = image + self.channels * maps
+        return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)

@@ -1,0 +1,342 @@
+"""MR.Q: its losses, learning, acting, states."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.agents.mrq import (
+    ACTION,
+    PIXELS,
+    TINY,
+    VECTOR,
+    exact_agent,
+    plain,
+    random_batch,
+    random_windows,
+    small_replay,
+    tiny_agent,
+)
+from tests.agents.tdmpc import assert_same_state
+
+from revbis.agents import MRQSettings
+from revbis.agents.mrq import (
+    Observed,
+    Predicted,
+    model_losses,
+    policy_loss,
+    priorities,
+    reward_bins,
+    two_hot_loss,
+    value_loss,
+    value_targets,
+)
+from revbis.replay import Batch, Replay
+
+CPU = torch.device("cpu")
+BINS = reward_bins(CPU, torch.float64)
+
+# The losses, by hand
+
+
+def test_bins_are_the_symexp_of_equally_spaced_numbers():
+    assert len(BINS) == 65 and BINS[32] == 0
+    assert BINS[-1].item() == pytest.approx(math.exp(10) - 1)
+    assert BINS[33].item() == pytest.approx(math.exp(20 / 64) - 1)
+    assert torch.allclose(BINS, -BINS.flip(0))
+
+
+@pytest.mark.parametrize(
+    ("reward", "weights"),
+    [
+        (0.0, {32: 1.0}),
+        (float(BINS[40]), {40: 1.0}),
+        (float(0.25 * BINS[33] + 0.75 * BINS[34]), {33: 0.25, 34: 0.75}),
+        (float(BINS[-1]), {64: 1.0}),
+        (1e9, {64: 1.0}),
+        (-1e9, {0: 1.0}),
+    ],
+)
+def test_a_reward_is_between_its_two_bins(reward, weights):
+    """The cross-entropy is linear in log p: its gradient at the logits is p minus the weights."""
+    logits = torch.randn(65, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    logits.requires_grad_()
+    loss = two_hot_loss(logits, torch.tensor(reward, dtype=torch.float64), BINS)
+    loss.backward()
+    wanted = torch.zeros(65, dtype=torch.float64)
+    for index, weight in weights.items():
+        wanted[index] = weight
+    chance = logits.detach().softmax(dim=0)
+    assert torch.allclose(chance - logits.grad, wanted, atol=1e-9)
+    assert loss.item() == pytest.approx(-(wanted * chance.log()).sum().item())
+
+
+def test_model_losses_are_sums_of_means_with_what_is_invalid_left_out():
+    """Two steps of two windows; of the second window only the first step counts."""
+    zs = torch.tensor([[[1.0, 1.0], [2.0, 0.0]], [[0.0, 2.0], [9.0, 9.0]]])
+    logits, ending = torch.zeros(2, 2, 65), torch.tensor([[0.5, 0.0], [1.0, 7.0]])
+    observed = Observed(
+        torch.zeros_like(zs),
+        torch.zeros(2, 2),
+        torch.tensor([[0.0, 1.0], [1.0, 1.0]]),
+        torch.tensor([[1.0, 1.0], [1.0, 0.0]]),
+    )
+    losses = model_losses(Predicted(zs, logits, ending), observed, reward_bins(CPU))
+    assert losses.consistency.item() == (1 + 2 + 2) / 2
+    assert losses.reward.item() == pytest.approx(3 * math.log(65) / 2)
+    assert losses.termination.item() == (0.25 + 1 + 0) / 2
+
+
+def test_targets_change_their_unit():
+    """(1 + 0.5 · 4 · 3) / 2, and (2 + 0) / 2 after a termination."""
+    reward, discount = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0])
+    batch = Batch(reward, reward, reward, discount, reward)
+    assert value_targets(batch, torch.tensor([4.0, 4.0]), 2.0, 3.0).tolist() == [3.5, 1.0]
+
+
+def test_value_loss_and_priorities_by_hand():
+    """Errors 0.5, 3 and 0, 1: Huber 0.125, 2.5, 0, 0.5; the larger of each, at least 1."""
+    q, target = torch.tensor([[0.5, 1.0], [3.0, 2.0]]), torch.tensor([0.0, 1.0])
+    assert value_loss(q, target).item() == pytest.approx((0.125 + 2.5 + 0 + 0.5) / 4)
+    assert priorities(q, target, 0.5).tolist() == pytest.approx([math.sqrt(3), 1.0])
+    assert priorities(q, target, 0.0).tolist() == [1, 1]
+
+
+def test_policy_loss_by_hand():
+    """Minus the mean of 1, 2, 3, 6, and a tenth of the mean square of 3 and 1."""
+    q, logits = torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([[3.0], [1.0]])
+    assert policy_loss(q, logits, 0.1).item() == pytest.approx(-3 + 0.1 * 5)
+
+
+# Updates, against the plain agent in double precision
+
+
+def assert_same_weights(agent, reference, tolerance=1e-9):
+    pairs = zip(plain.plain_weights(agent), reference.parameters(), strict=True)
+    for number, (mine, wanted) in enumerate(pairs):
+        assert torch.allclose(mine, wanted, rtol=0, atol=tolerance), number
+
+
+@pytest.mark.parametrize("shape", [VECTOR, PIXELS])
+@pytest.mark.parametrize("terminates", [True, False])
+def test_encoder_updates_are_the_plain_ones(shape, terminates):
+    agent = exact_agent(shape)
+    reference = plain.PlainMRQ(agent, torch.float64)
+    for seed in range(3):
+        windows = random_windows(shape, seed=seed)
+        metrics = agent.learn_encoders(windows, terminates, with_metrics=True)
+        loss = reference.learn_encoders(windows, terminates)
+        assert metrics["model_loss"].item() == pytest.approx(loss.item(), rel=1e-9)
+    assert_same_weights(agent, reference)
+
+
+@pytest.mark.parametrize("shape", [VECTOR, PIXELS])
+def test_updates_of_values_and_policy_are_the_plain_ones(shape):
+    """Also across copies of the targets, with another scale of rewards each time."""
+    agent = exact_agent(shape, gradient_clip=0.5, action_penalty=0.1)
+    reference = plain.PlainMRQ(agent, torch.float64)
+    noise = torch.Generator().manual_seed(0)
+    noise.set_state(agent._update_generator.get_state())
+    for period, size in enumerate((2.0, 0.7)):
+        for each in (agent, reference):
+            each.begin_period(size)
+            for seed in range(2):
+                each.learn_encoders(random_windows(shape, seed=10 * period + seed), True)
+        for seed in range(3):
+            batch = random_batch(shape, seed=10 * period + seed)
+            metrics, priority = agent.learn(batch)
+            drawn = torch.randn(6, ACTION, generator=noise)
+            loss, of_policy, wanted = reference.learn(batch, drawn)
+            assert metrics["critic_loss"].item() == pytest.approx(loss.item(), rel=1e-9)
+            penalty = 0.1 * metrics["actor_logits"].item() ** 2
+            got = metrics["actor_loss"].item() / size + penalty
+            assert got == pytest.approx(of_policy.item(), rel=1e-6, abs=1e-9)
+            assert torch.allclose(priority, wanted, rtol=1e-9)
+            assert metrics["value_scale"].item() == pytest.approx(size)
+    assert_same_weights(agent, reference)
+
+
+def test_an_update_is_copies_encoder_updates_and_one_of_values_and_policy():
+    """Twice as many updates as a period has, with a replay of the same draws."""
+    agent, replay, other = exact_agent(), small_replay(), small_replay()
+    reference = plain.PlainMRQ(agent, torch.float64)
+    noise = torch.Generator().manual_seed(0)
+    noise.set_state(agent._update_generator.get_state())
+    for update in range(2 * TINY["target_every"]):
+        metrics = agent.update(replay, 10 + update)
+        begins = update % TINY["target_every"] == 0
+        if begins:
+            reference.begin_period(other.mean_reward_size())
+            for _ in range(TINY["target_every"]):
+                loss = reference.learn_encoders(other.sample_windows(6, 3), True)
+            assert metrics["model_loss"].item() == pytest.approx(loss.item(), rel=1e-6)
+        assert ("model_loss" in metrics) == begins
+        drawn = other.sample_transitions(6)
+        _, _, priority = reference.learn(drawn.batch, torch.randn(6, ACTION, generator=noise))
+        other.set_priorities(drawn.entry, priority.numpy())
+    assert_same_weights(agent, reference, 1e-7)
+    assert replay.state()["generator"] == other.state()["generator"]
+
+
+def test_without_any_reward_the_scale_stays():
+    agent = tiny_agent()
+    agent.begin_period(0.0)
+    assert agent.state_dict()["scale"] == 1.0
+    agent.begin_period(0.25)
+    agent.begin_period(0.0)
+    assert (agent.state_dict()["scale"], agent.state_dict()["target_scale"]) == (0.25, 0.25)
+
+
+def test_each_loss_trains_its_own_networks_only():
+    agent = tiny_agent()
+
+    def changed(call):
+        before = copy.deepcopy(agent.state_dict()["networks"])
+        call()
+        after = agent.state_dict()["networks"]
+        return {
+            f"{part}.{name.partition('.')[0]}"
+            for part in after
+            for name in after[part]
+            if not torch.equal(before[part][name], after[part][name])
+        }
+
+    encoders = {f"networks.{name}" for name in ("phi", "psi", "model")}
+    assert changed(lambda: agent.learn_encoders(random_windows(), True)) == encoders
+    assert changed(lambda: agent.learn(random_batch())) == {"networks.values", "networks.policy"}
+    targets = {f"target.{name}" for name in ("phi", "psi", "values", "policy")}
+    assert changed(lambda: agent.begin_period(1.0)) == targets
+    assert all(parameter.requires_grad for parameter in agent.networks.parameters())
+
+
+# MR.Q as an agent: seeds, resuming, exploration, learning
+
+
+@pytest.mark.parametrize("shape", [VECTOR, PIXELS])
+def test_equal_seeds_learn_and_act_alike(shape):
+    agents = [tiny_agent(shape, seed) for seed in (1, 1, 2)]
+    seen = random_batch(shape).obs[0].numpy()
+    results = []
+    for agent in agents:
+        replay = small_replay(shape)
+        losses = [agent.update(replay, step)["critic_loss"].item() for step in range(6)]
+        results.append((losses, [agent.act(seen, 9, explore=True).tolist() for _ in range(3)]))
+    assert results[0] == results[1] != results[2]
+    assert_same_state(agents[0].state_dict(), agents[1].state_dict())
+
+
+SEEN = np.linspace(-1, 1, 5, dtype=np.float32)
+
+
+def test_first_actions_are_uniform_and_later_ones_have_noise():
+    agent = tiny_agent(explore_steps=500)
+    drawn = np.stack([agent.act(SEEN, step, explore=True) for step in range(500)])
+    assert drawn.dtype == np.float32 and np.abs(drawn).max() <= 1
+    assert np.abs(drawn.mean()) < 0.1 and np.abs(drawn.std() - 1 / np.sqrt(3)) < 0.05
+    with torch.no_grad():  # the policy's action is 0, so that nothing is clipped
+        agent.networks.policy.last.weight.zero_()
+    noisy = np.stack([agent.act(SEEN, 500, explore=True) for _ in range(500)])
+    assert np.abs(noisy.mean()) < 0.03 and np.abs(noisy.std() - 0.2) < 0.02
+
+
+def test_evaluation_draws_nothing():
+    agent = tiny_agent()
+    before = copy.deepcopy(agent.state_dict())
+    actions = [agent.act(SEEN, 0, explore=False) for _ in range(2)]
+    np.testing.assert_array_equal(*actions)
+    with torch.no_grad():
+        mean = torch.tanh(agent.networks.policy(agent.embed(torch.from_numpy(SEEN)[None])))
+    np.testing.assert_array_equal(actions[0], mean[0].numpy())
+    assert_same_state(before, agent.state_dict())
+
+
+@pytest.mark.parametrize("updates", [1, 4, 6])
+def test_a_restored_agent_goes_on_as_the_first(updates):
+    """Before a period's end, at it, and after it."""
+    first, replay = tiny_agent(), small_replay()
+    for step in range(updates):
+        first.update(replay, step)
+        first.act(SEEN, 9, explore=True)
+    again, other = tiny_agent(seed=9), small_replay(seed=5)
+    again.load_state_dict(copy.deepcopy(first.state_dict()))
+    other.restore([replay.export(0, replay.written)], replay.state())
+    for step in range(6):
+        for agent, buffer in ((first, replay), (again, other)):
+            agent.update(buffer, step)
+            agent.act(SEEN, 9, explore=True)
+    assert_same_state(first.state_dict(), again.state_dict())
+    assert replay.state() == other.state()
+
+
+def test_it_learns_which_action_is_rewarded():
+    """A reward for the first number of the action, whatever is seen; episodes of one step."""
+    settings = {"batch_size": 32, "hidden": 32, "target_every": 20, "learning_rate": 3e-3}
+    agent = tiny_agent(encoder_learning_rate=3e-3, **settings)
+    replay, rng = small_replay(count=0), np.random.default_rng(0)
+    for _ in range(30):
+        replay.begin(rng.normal(size=5).astype(np.float32))
+        action = rng.uniform(-1, 1, ACTION)
+        seen = rng.normal(size=5).astype(np.float32)
+        replay.add(action, 1 + float(action[0]), 0.0, seen, last=True)
+    for step in range(100):
+        agent.update(replay, step)
+    acted = [agent.act(rng.normal(size=5).astype(np.float32), 0, explore=False) for _ in range(8)]
+    assert np.mean(acted, axis=0)[0] > 0.8
+
+
+def test_embeddings_are_zs_and_distances_euclidean():
+    agent = tiny_agent()
+    seen = random_batch().obs
+    zs = agent.embed(seen)
+    assert zs.shape == (6, 6) and torch.equal(zs, agent.networks.phi(seen))
+    assert not zs.requires_grad
+    wanted = torch.tensor([[torch.dist(a, b) for b in zs[:2]] for a in zs])
+    assert torch.allclose(agent.distance(zs, zs[:2]), wanted, atol=1e-4)
+    assert agent.status() == {}
+
+
+# What is refused
+
+
+def test_a_replay_without_priorities_of_transitions_is_refused():
+    replay = Replay(60, VECTOR, ACTION, stack=1)
+    with pytest.raises(ValueError, match="mrq draws by priority and needs a TransitionReplay"):
+        tiny_agent().update(replay, 0)
+
+
+def test_other_shapes_are_refused():
+    agent, windows, batch = tiny_agent(), random_windows(), random_batch()
+    with pytest.raises(ValueError, match=r"obs must be torch.float32 \[6, 4, 5\]"):
+        agent.learn_encoders(windows._replace(obs=windows.obs[:, :3]), False)
+    with pytest.raises(ValueError, match=r"valid must be floats \[6, 3\]"):
+        agent.learn_encoders(windows._replace(valid=windows.valid > 0), False)
+    with pytest.raises(ValueError, match=r"action must be floats \[6, 2\]"):
+        agent.learn(batch._replace(action=batch.action[:, :1]))
+    with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):
+        agent.act(np.zeros(4, np.float32), 0, explore=False)
+    with pytest.raises(ValueError, match="settings must be MRQSettings"):
+        type(agent)(VECTOR, ACTION, None, seed=0)
+    with pytest.raises(ValueError, match="images of 9x9 are too small"):
+        tiny_agent((3, 9, 9))
+    with pytest.raises(ValueError, match="images of 9x9 are too small"):
+        MRQSettings().check((3, 9, 9))
+
+
+def test_states_of_others_are_refused():
+    agent = tiny_agent()
+    with pytest.raises(ValueError, match="the state's method must be 'mrq', got 'drqv2'"):
+        agent.load_state_dict({"method": "drqv2"})
+    with pytest.raises(ValueError, match="the state does not fit this agent"):
+        agent.load_state_dict(tiny_agent(hidden=17).state_dict())
+    state = agent.state_dict()
+    for name, wrong in (("updates", -1), ("scale", 0.0), ("target_scale", math.inf)):
+        with pytest.raises(ValueError, match="the state does not fit this agent"):
+            tiny_agent().load_state_dict(state | {name: wrong})
+
+
+def test_memory_of_images_is_estimated():
+    settings = MRQSettings(**TINY)
+    assert settings.activation_bytes((5,), 8) == 0
+    small, large = (settings.activation_bytes((9, side, side), 8) for side in (40, 80))
+    assert 0 < 3 * small < large
