@@ -38,6 +38,7 @@ class MLP(nn.Module):
         self.three, self.activation = nn.Linear(hidden, outputs), activation
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] → [B, outputs]."""
         x = activated(self.one(x), self.activation)
         x = activated(self.two(x), self.activation)
         y: Tensor = self.three(x)
@@ -65,6 +66,7 @@ class Encoder(nn.Module):
         self.model = nn.Linear(s.latent_dim, s.latent_dim + BINS + 1)
 
     def zs(self, observation: Tensor) -> Tensor:
+        """The embedding of observations, [B, D]."""
         dtype = self.action.weight.dtype
         if not self.pixels:
             return activated(self.vector(observation.to(dtype)), functional.elu)
@@ -74,6 +76,7 @@ class Encoder(nn.Module):
         return activated(self.flat(x.reshape(len(x), -1)), functional.elu)
 
     def zsa(self, zs: Tensor, action: Tensor) -> Tensor:
+        """The embedding of pairs, [B, D]."""
         embedded = functional.elu(self.action(action.to(zs.dtype)))
         zsa: Tensor = self.pair(torch.cat([zs, embedded], dim=1))
         return zsa
@@ -87,6 +90,7 @@ class Value(nn.Module):
         self.body, self.head = MLP(inputs, hidden, hidden, functional.elu), nn.Linear(hidden, 1)
 
     def forward(self, zsa: Tensor) -> Tensor:
+        """[B, inputs] → [B]."""
         return self.head(activated(self.body(zsa), functional.elu)).squeeze(1)
 
 
@@ -98,6 +102,7 @@ class Values(nn.Module):
         self.one, self.other = Value(inputs, hidden), Value(inputs, hidden)
 
     def forward(self, zsa: Tensor) -> Tensor:
+        """[B, inputs] → [B, 2]."""
         return torch.stack([self.one(zsa), self.other(zsa)], dim=1)
 
 
@@ -227,13 +232,12 @@ def plain_weights(agent: MRQ) -> list[Tensor]:
     first = torch.cat([psi.of_zs.weight, psi.of_action.weight], dim=1)
     pair = [psi.action.weight, psi.action.bias, first, psi.of_zs.bias]
     pair += [*psi.second.parameters(), *psi.last.parameters()]
-    model = [
-        torch.cat(both) for both in zip(n.model.next.parameters(), n.model.ending.parameters())
-    ]
+    rows = (n.model.next.parameters(), n.model.ending.parameters())
+    model = [torch.cat(both) for both in zip(*rows, strict=True)]
     values: list[Tensor] = []
     for k in range(2):
-        rows = slice(k * hidden, (k + 1) * hidden)
-        values += [n.values.first.weight[rows], n.values.first.bias[rows]]
+        half = slice(k * hidden, (k + 1) * hidden)
+        values += [n.values.first.weight[half], n.values.first.bias[half]]
         for layers in (n.values.second, n.values.third, n.values.last):
             values += list(layers[k].parameters())
     weights = [*phi, *pair, *model, *values, *n.policy.parameters()]
