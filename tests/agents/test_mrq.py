@@ -2,6 +2,7 @@
 
 import copy
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from revbis.agents.mrq import (
     value_loss,
     value_targets,
 )
+from revbis.objectives import OBJECTIVES, make_objective
 from revbis.replay import Batch, Replay
 
 CPU = torch.device("cpu")
@@ -125,7 +127,7 @@ def test_encoder_updates_are_the_plain_ones(shape, terminates):
     reference = plain.PlainMRQ(agent, torch.float64)
     for seed in range(3):
         windows = random_windows(shape, seed=seed)
-        metrics = agent.learn_encoders(windows, terminates, with_metrics=True)
+        metrics = agent.learn_encoders(windows, 0.9, terminates, with_metrics=True)
         loss = reference.learn_encoders(windows, terminates)
         assert metrics["model_loss"].item() == pytest.approx(loss.item(), rel=1e-9)
     assert_same_weights(agent, reference)
@@ -141,8 +143,10 @@ def test_updates_of_values_and_policy_are_the_plain_ones(shape):
     for period, size in enumerate((2.0, 0.7)):
         for each in (agent, reference):
             each.begin_period(size)
-            for seed in range(2):
-                each.learn_encoders(random_windows(shape, seed=10 * period + seed), True)
+        for seed in range(2):
+            windows = random_windows(shape, seed=10 * period + seed)
+            agent.learn_encoders(windows, 0.9, True)
+            reference.learn_encoders(windows, True)
         for seed in range(3):
             batch = random_batch(shape, seed=10 * period + seed)
             metrics, priority = agent.learn(batch)
@@ -203,7 +207,7 @@ def test_each_loss_trains_its_own_networks_only():
         }
 
     encoders = {f"networks.{name}" for name in ("phi", "psi", "model")}
-    assert changed(lambda: agent.learn_encoders(random_windows(), True)) == encoders
+    assert changed(lambda: agent.learn_encoders(random_windows(), 0.9, True)) == encoders
     assert changed(lambda: agent.learn(random_batch())) == {"networks.values", "networks.policy"}
     targets = {f"target.{name}" for name in ("phi", "psi", "values", "policy")}
     assert changed(lambda: agent.begin_period(1.0)) == targets
@@ -296,6 +300,156 @@ def test_embeddings_are_zs_and_distances_euclidean():
     assert agent.status() == {}
 
 
+# Objectives: zs and zsa are their φ and ψ
+
+
+def objective_agent(*names, seed=0, **options):
+    agent = exact_agent(seed=seed, representation=names, **options)
+    for objective in agent.objectives.values():
+        objective.double()
+    return agent
+
+
+def gradients_at(agent, windows, gamma, *names):
+    """Gradients of single losses at zs and ψ, each of an agent with that loss alone."""
+    found = {}
+    for name in names:
+        alone = objective_agent(name)
+        alone.networks.load_state_dict(agent.networks.state_dict())
+        alone.target.copy()
+        alone._descent = lambda *_: nullcontext()
+        for parameter in alone.networks.parameters():
+            parameter.grad = None
+        zs = []
+        handle = alone.networks.phi.register_forward_hook(
+            lambda module, given, out, zs=zs: zs.append(out.retain_grad() or out)
+        )
+        alone.learn_encoders(windows, gamma, True)
+        handle.remove()
+        psi = [parameter.grad for parameter in alone.networks.psi.parameters()]
+        phi = [parameter.grad for parameter in alone.networks.phi.parameters()]
+        found[name] = (zs[0].grad, psi, phi)
+    return found
+
+
+@pytest.mark.parametrize("name", ["simsr-rev-full", "energy-rev-full", "zp", "deepmdp", "dbc"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_a_further_loss_has_a_gradient_of_a_given_length(name, order):
+    names = ("model", name) if order == 0 else (name, "model")
+    agent = objective_agent(*names, objective_weight=0.3)
+    windows = random_windows()
+    agent.target.copy()
+    alone = gradients_at(agent, windows, 0.9, *names)
+    agent._descent = lambda *_: nullcontext()
+    metrics = agent.learn_encoders(windows, 0.9, True, with_metrics=True)
+    (first_zs, *first), (second_zs, *second) = (alone[each] for each in names)
+    factor = 0.3 * first_zs.norm() / second_zs.norm()
+    assert metrics["objective/gradient_share"].item() == pytest.approx(0.3 / 1.3)
+    for part, one, other in zip(("psi", "phi"), first, second, strict=True):
+        parameters = getattr(agent.networks, part).parameters()
+        for got, mine, further in zip(parameters, one, other, strict=True):
+            zero = torch.zeros_like(got)
+            wanted = (zero if mine is None else mine) + factor * (
+                zero if further is None else further
+            )
+            assert torch.allclose(got.grad, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [n for n, entry in OBJECTIVES.items() if entry.psi])
+def test_every_objective_with_psi_trains_the_agents(name):
+    agent = tiny_agent(representation=(name,))
+    objective = agent.objectives[name]
+    assert objective.psi is agent.networks.psi
+    own = set(objective.parameters())
+    assert not own & set(agent.networks.psi.parameters())
+    assert not any(key.startswith("psi") for key in objective.state_dict())
+    before = copy.deepcopy(agent.networks.state_dict())
+    metrics = agent.learn_encoders(random_windows(), 0.9, True, with_metrics=True)
+    moved = {key.partition(".")[0] for key, old in before.items() if not torch.equal(
+        old, agent.networks.state_dict()[key])}  # fmt: skip
+    assert moved == {"phi", "psi"}
+    assert metrics["objective/representation_loss"].isfinite()
+    assert "model_loss" not in metrics and "objective/gradient_share" not in metrics
+
+
+@pytest.mark.parametrize("name", [n for n, entry in OBJECTIVES.items() if not entry.psi])
+def test_an_objective_without_psi_needs_one_that_has_it(name):
+    with pytest.raises(ValueError, match=f"must train the state-action encoder, which {name} does"):
+        MRQSettings(representation=(name,))
+    agent = tiny_agent(representation=("model", name))
+    metrics = agent.learn_encoders(random_windows(), 0.9, True, with_metrics=True)
+    assert {"model_loss", "objective/representation_loss"} <= metrics.keys()
+
+
+def test_a_coefficient_is_learned_and_shown():
+    agent = tiny_agent(representation=("model", "simsr-rev"), coefficient_learning_rate=0.1)
+    assert agent.status() == {"c": 0.5}
+    agent.learn_encoders(random_windows(), 0.9, True)
+    assert agent.status()["c"] != 0.5
+    scaled = tiny_agent(representation=("energy-rev-full", "simsr-rev"))
+    assert scaled.status().keys() == {"c", "reward_scale"}
+
+
+def test_embeddings_and_distances_are_the_first_objectives():
+    agent = tiny_agent(representation=("model", "simsr-rev-full", "energy-rev-full"))
+    objective = agent.objectives["simsr-rev-full"]
+    seen = random_batch().obs
+    zs = agent.embed(seen)
+    assert torch.allclose(zs.norm(dim=1), torch.ones(6))
+    assert torch.equal(agent.distance(zs, zs[:2]), objective.distance(zs, zs[:2]))
+
+
+@pytest.mark.parametrize("names", [("simsr-rev-full",), ("model", "simsr-rev-full", "zp")])
+def test_an_agent_with_objectives_goes_on_as_the_first(names):
+    first, replay = tiny_agent(representation=names), small_replay()
+    for step in range(3):
+        first.update(replay, step)
+    again, other = tiny_agent(representation=names, seed=9), small_replay(seed=5)
+    again.load_state_dict(copy.deepcopy(first.state_dict()))
+    other.restore([replay.export(0, replay.written)], replay.state())
+    for step in range(5):
+        first.update(replay, step)
+        again.update(other, step)
+    assert_same_state(first.state_dict(), again.state_dict())
+    with pytest.raises(ValueError, match="the state's representation must be 'model', got"):
+        tiny_agent().load_state_dict(first.state_dict())
+
+
+def test_an_objective_of_ones_own_needs_psi_or_the_model():
+    own = "tests.objectives.own_objectives:make"
+    with pytest.raises(ValueError, match="nothing trains the state-action encoder"):
+        tiny_agent(representation=(own,))
+    agent = tiny_agent(representation=("model", own))
+    assert "objective/representation_loss" in agent.learn_encoders(
+        random_windows(), 0.9, False, with_metrics=True
+    )
+    with_psi = f"{__name__}:make_with_psi"
+    agent = tiny_agent(representation=(with_psi,))
+    assert agent.objectives[with_psi].psi is agent.networks.psi
+    assert agent.settings.code == (with_psi,)
+
+
+def make_with_psi(latent_dim, action_dim, psi=None):
+    """An objective of a user's own that compares state-action pairs."""
+    return make_objective("simsr-rev", latent_dim, action_dim, psi=psi)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ((), "must name at least one loss, and none twice, got"),
+        (("model", "model"), "must name at least one loss, and none twice"),
+        (("modell",), "representation must be one of .* did you mean 'model'"),
+        (("mico", "simsr"), "which mico and simsr does not have: add model"),
+    ],
+)
+def test_other_losses_are_refused(names, message):
+    with pytest.raises(ValueError, match=message):
+        MRQSettings(representation=names)
+    with pytest.raises(ValueError, match="batch_size must be at least 2 to form pairs for zp"):
+        MRQSettings(representation=("zp",), batch_size=1)
+
+
 # What is refused
 
 
@@ -308,9 +462,9 @@ def test_a_replay_without_priorities_of_transitions_is_refused():
 def test_other_shapes_are_refused():
     agent, windows, batch = tiny_agent(), random_windows(), random_batch()
     with pytest.raises(ValueError, match=r"obs must be torch.float32 \[6, 4, 5\]"):
-        agent.learn_encoders(windows._replace(obs=windows.obs[:, :3]), False)
+        agent.learn_encoders(windows._replace(obs=windows.obs[:, :3]), 0.9, False)
     with pytest.raises(ValueError, match=r"valid must be floats \[6, 3\]"):
-        agent.learn_encoders(windows._replace(valid=windows.valid > 0), False)
+        agent.learn_encoders(windows._replace(valid=windows.valid > 0), 0.9, False)
     with pytest.raises(ValueError, match=r"action must be floats \[6, 2\]"):
         agent.learn(batch._replace(action=batch.action[:, :1]))
     with pytest.raises(ValueError, match=r"observation must be float32 of shape \(5,\)"):

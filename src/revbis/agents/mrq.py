@@ -1,4 +1,4 @@
-"""MR.Q (Fujimoto et al. 2025): values and policy read an embedding that a model's loss trains.
+"""MR.Q (Fujimoto et al. 2025): values and policy read embeddings that other losses train.
 
 First the losses, then the networks, then the agent.
 """
@@ -33,18 +33,22 @@ from revbis.agents.common import (
     restore,
     scaled_pixels,
 )
-from revbis.agents.settings import MRQSettings, check_strides
+from revbis.agents.drqv2 import balance, gradient_share, objective_metrics
+from revbis.agents.settings import MODEL, MRQSettings, check_strides
 from revbis.io import schema
-from revbis.objectives.base import effective_rank
+from revbis.objectives import make_objective
+from revbis.objectives.base import BaseObjective, effective_rank
+from revbis.objectives.registry import trains_psi
 from revbis.replay import TransitionReplay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from revbis.agents.base import Metrics
     from revbis.agents.settings import Shape
+    from revbis.objectives.base import Objective
     from revbis.replay import Batch, Replay, Windows
 
 _BINS, _LARGEST = 65, 10.0  # of two-hot rewards; their largest, as symexp takes it
@@ -421,18 +425,39 @@ class Target(nn.Module):
 # The agent
 
 
+class Loss(NamedTuple):
+    """A loss of the encoders.
+
+    Attributes:
+        total: What is minimised; what a coefficient's loss adds to it reaches nothing else.
+        heads: The parameters that it trains beside φ and ψ.
+        metrics: By name; those that take time to compute on demand.
+    """
+
+    total: Tensor
+    heads: list[nn.Parameter]
+    metrics: Callable[[], Metrics]
+
+
 class MRQ(BaseAgent):
-    """Encoders that a model's loss trains, and values and a policy that read them.
+    """Encoders with losses of their own, and values and a policy that read them.
+
+    The encoders are φ, zs = φ(s), and ψ, zsa = ψ(zs, a). The settings name their losses: that of
+    MR.Q's own model, and any objectives, to which φ and ψ are the agent's. Values and policy have
+    no part in them.
 
     Args:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
         action_size: Dimension of an action.
-        settings: Sizes and rates.
+        settings: Sizes, rates and losses of the encoders.
         seed: Seed of the networks, the exploration and the updates.
         device: Device of the networks.
 
+    Attributes:
+        objectives: Those of the settings, by name.
+
     Raises:
-        ValueError: For sizes that do not match.
+        ValueError: For sizes that do not match, or if nothing trains ψ.
     """
 
     def __init__(
@@ -452,8 +477,10 @@ class MRQ(BaseAgent):
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
             torch.manual_seed(seeds[0])
             networks = Networks(self.observation_shape, self.action_size, settings)
-        self.networks = networks.to(self.device)
+            self.networks = networks.to(self.device)
+            self.objectives = {name: self._objective(name) for name in settings.objectives}
         self.target = Target(self.networks)
+        _ensure_psi_is_trained(self.networks.psi, settings, self.objectives.values())
         self.optimisers = self._make_optimisers()
         self._bins = reward_bins(self.device)
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
@@ -461,18 +488,42 @@ class MRQ(BaseAgent):
         self._updates = 0
         self._scale, self._target_scale = 1.0, 1.0  # units of the values and of the target's
 
+    def _objective(self, name: str) -> Objective:
+        """An objective that compares the agent's zs and zsa."""
+        psi = None if trains_psi(name) is False else self.networks.psi
+        made = make_objective(name, self.settings.latent_dim, self.action_size, psi=psi)
+        return made.to(self.device)
+
     def _make_optimisers(self) -> dict[str, Adam]:
-        s, n = self.settings, self.networks
+        s, n, objectives = self.settings, self.networks, self.objectives.values()
         encoders = [*n.phi.parameters(), *n.psi.parameters(), *n.model.parameters()]
+        for objective in objectives:
+            encoders += objective.representation_parameters()
         trained = {
             "encoders": (encoders, s.encoder_learning_rate),
             "values": (list(n.values.parameters()), s.learning_rate),
             "policy": (list(n.policy.parameters()), s.learning_rate),
         }
-        return {
+        optimisers = {
             name: Adam([{"params": parameters, "lr": rate}], s.weight_decay)
             for name, (parameters, rate) in trained.items()
         }
+        raw_c = [each for objective in objectives for each in objective.coefficient_parameters()]
+        if raw_c:
+            optimisers["coefficient"] = Adam([{"params": raw_c, "lr": s.coefficient_learning_rate}])
+        return optimisers
+
+    @property
+    def metric(self) -> Objective | None:
+        """The objective whose distances `distance` has: the first, if there is one."""
+        return next(iter(self.objectives.values()), None)
+
+    def status(self) -> dict[str, float]:
+        """The adaptive coefficient c and the reward scale of the first objective that has them."""
+        status: dict[str, float] = {}
+        for objective in self.objectives.values():
+            status = objective.status() | status
+        return status
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
@@ -494,14 +545,18 @@ class MRQ(BaseAgent):
 
     @torch.no_grad()
     def embed(self, observations: Tensor) -> Tensor:
-        """The embeddings zs of a batch, [B, latent_dim]."""
+        """The embeddings zs of a batch, as the first objective compares them, [B, latent_dim]."""
         check_observations(observations, self.observation_shape)
         zs: Tensor = self.networks.phi(observations.to(self.device))
-        return zs
+        return zs if self.metric is None else self.metric.scale(zs)
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
-        """The Euclidean distance, in which the model is learned, [N, D] × [M, D] → [N, M]."""
-        return torch.cdist(x, y).detach()
+        """Distances of the first objective, [N, D] × [M, D] → [N, M]; else Euclidean ones.
+
+        In these the model is learned.
+        """
+        distances = torch.cdist(x, y) if self.metric is None else self.metric.distance(x, y)
+        return distances.detach()
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:  # noqa: ARG002
         """A step of values and policy, on transitions drawn by their priorities, which it renews.
@@ -518,10 +573,10 @@ class MRQ(BaseAgent):
         s, metrics = self.settings, {}
         if self._updates % s.target_every == 0:
             self.begin_period(replay.mean_reward_size())
-            terminates = replay.has_terminations()
+            about = (replay.discount, replay.has_terminations())
             for left in reversed(range(s.target_every)):
                 windows = replay.sample_windows(s.batch_size, s.horizon)
-                metrics = self.learn_encoders(windows, terminates, with_metrics=left == 0)
+                metrics = self.learn_encoders(windows, *about, with_metrics=left == 0)
         self._updates += 1
         drawn = replay.sample_transitions(s.batch_size)
         learned, priority = self.learn(drawn.batch)
@@ -540,17 +595,17 @@ class MRQ(BaseAgent):
             self._scale = reward_size
 
     def learn_encoders(
-        self, windows: Windows, terminates: bool, *, with_metrics: bool = False
+        self, windows: Windows, discount: float, terminates: bool, *, with_metrics: bool = False
     ) -> Metrics:
-        """One step of φ, ψ and the model.
+        """One step of φ, ψ and what their losses train beside them.
 
         Args:
             windows: Of `horizon` steps, already augmented by random shifts.
-            terminates: Whether terminations are predicted, too.
-            with_metrics: Also return metrics that take time to compute.
+            discount: γ.
+            terminates: Whether the model predicts terminations, too.
+            with_metrics: Return metrics, which take time to compute.
         """
         windows = self._checked_windows(windows)
-        networks, s = self.networks, self.settings
         # Targets, without gradient.
         with torch.no_grad():
             observed = Observed(
@@ -559,28 +614,95 @@ class MRQ(BaseAgent):
                 1 - windows.discount.T,
                 windows.valid.T,
             )
-        # Predictions.
-        zs = networks.phi(windows.obs[:, 0])
-        predicted = networks.unroll(zs, windows.action)
-        # Losses.
-        losses = model_losses(predicted, observed, self._bins)
-        loss = s.consistency_weight * losses.consistency + s.reward_weight * losses.reward
-        if terminates:
-            loss = loss + s.termination_weight * losses.termination
+        # Losses, told apart at zs, where gradients stop.
+        zs = self.networks.phi(windows.obs[:, 0])
+        leaf = zs.detach().requires_grad_()
+        losses = [
+            self._model_loss(leaf, windows, observed, terminates)
+            if name == MODEL
+            else self._objective_loss(self.objectives[name], leaf, windows, observed, discount)
+            for name in self.settings.representation
+        ]
         # Step.
-        with self._descent("encoders"):
-            loss.backward()  # type: ignore[no-untyped-call]
+        with self._descent("encoders", "coefficient"):
+            gradient, share = self._backward(leaf, losses)
+            zs.backward(gradient)
         if not with_metrics:
             return {}
-        zs = zs.detach()
-        return {
-            "model_loss": loss.detach(),
-            "consistency_loss": losses.consistency.detach(),
-            "reward_loss": losses.reward.detach(),
-            "termination_loss": losses.termination.detach(),
-            "objective/effective_rank": effective_rank(zs),
-            "objective/embedding_norm": torch.linalg.vector_norm(zs, dim=1).mean(),
+        metrics = {
+            "objective/effective_rank": effective_rank(leaf.detach()),
+            "objective/embedding_norm": torch.linalg.vector_norm(leaf.detach(), dim=1).mean(),
         }
+        for loss in reversed(losses):  # of equal names, the first one's count
+            metrics |= loss.metrics()
+        return metrics | share
+
+    def _model_loss(
+        self, zs: Tensor, windows: Windows, observed: Observed, terminates: bool
+    ) -> Loss:
+        s, model = self.settings, self.networks.model
+        losses = model_losses(self.networks.unroll(zs, windows.action), observed, self._bins)
+        total = s.consistency_weight * losses.consistency + s.reward_weight * losses.reward
+        if terminates:
+            total = total + s.termination_weight * losses.termination
+        named = {"model_loss": total} | {
+            f"{name}_loss": each for name, each in losses._asdict().items()
+        }
+        return Loss(
+            total,
+            list(model.parameters()),
+            lambda: {name: loss.detach() for name, loss in named.items()},
+        )
+
+    def _objective_loss(
+        self, objective: Objective, zs: Tensor, windows: Windows, observed: Observed, gamma: float
+    ) -> Loss:
+        """The objective's loss on the first steps of the windows."""
+        next_zs, states = observed.zs[0], {"policy_action": zs.detach()}
+        states["next_policy_action"] = next_zs
+        actions = {name: self._policy_action(states[name]) for name in objective.policy_actions}
+        transitions = (zs, windows.action[:, 0], windows.reward[:, 0])
+        following = (gamma * windows.discount[:, 0], next_zs)
+        out = objective(*transitions, *following, self._update_generator, **actions)
+        heads = [*objective.representation_parameters(), *objective.coefficient_parameters()]
+        return Loss(out.loss, heads, lambda: objective_metrics(out.metrics))
+
+    def _backward(self, zs: Tensor, losses: list[Loss]) -> tuple[Tensor, Metrics]:
+        """Gives ψ and the heads of the losses their gradients.
+
+        Those of φ and ψ by the second and each further loss are scaled so that they are
+        `objective_weight` times as long at zs as the first loss's. The heads see one loss each, and
+        Adam does not see its scale.
+
+        Returns:
+            The gradient at zs, and the further losses' share of it, if there are any.
+        """
+        if len(losses) == 1:
+            losses[0].total.backward()  # type: ignore[no-untyped-call]
+            assert zs.grad is not None
+            return zs.grad, {}
+        shared = [zs, *self.networks.psi.parameters()]
+        total: list[Tensor] = []
+        first, others = torch.zeros(()), torch.zeros(())
+        for loss in losses:
+            inputs = [*shared, *loss.heads]
+            found = torch.autograd.grad(loss.total, inputs, allow_unused=True)
+            gradients = [
+                torch.zeros_like(given) if gradient is None else gradient
+                for given, gradient in zip(inputs, found, strict=True)
+            ]
+            length = torch.linalg.vector_norm(gradients[0])
+            if total:
+                factor = balance(first, length, self.settings.objective_weight)
+                total = [a.add_(factor * b) for a, b in zip(total, gradients, strict=False)]
+                others = others + factor * length
+            else:
+                first, total = length, gradients[: len(shared)]
+            for head, gradient in zip(loss.heads, gradients[len(shared) :], strict=True):
+                head.grad = gradient
+        for parameter, gradient in zip(shared[1:], total[1:], strict=True):
+            parameter.grad = gradient
+        return total[0], gradient_share(first, others)
 
     def learn(self, batch: Batch) -> tuple[Metrics, Tensor]:
         """One step of the values, then one of the policy.
@@ -628,13 +750,23 @@ class MRQ(BaseAgent):
 
     def _targets(self, batch: Batch) -> Tensor:
         """The values' targets, [B]."""
-        s, target = self.settings, self.target
+        target = self.target
         zs = target.phi(batch.next_obs)
-        mean = torch.tanh(target.policy(zs))
+        action = self._noisy(torch.tanh(target.policy(zs)))
+        next_q = target.values(target.psi(zs, action)).amin(dim=0)
+        return value_targets(batch, next_q, self._scale, self._target_scale)
+
+    @torch.no_grad()
+    def _policy_action(self, zs: Tensor) -> Tensor:
+        """An action of the current policy at each zs, [B, A]."""
+        return self._noisy(torch.tanh(self.networks.policy(zs)))
+
+    def _noisy(self, mean: Tensor) -> Tensor:
+        """An action as updates use it, with clipped noise, [B, A]."""
+        s = self.settings
         noise = torch.randn(mean.shape, generator=self._update_generator, device=self.device)
         noise = noise.mul_(s.target_noise).clamp_(-s.noise_clip, s.noise_clip)
-        next_q = target.values(target.psi(zs, (mean + noise).clamp_(-1, 1))).amin(dim=0)
-        return value_targets(batch, next_q, self._scale, self._target_scale)
+        return (mean + noise).clamp_(-1, 1)
 
     def _checked_windows(self, windows: Windows) -> Windows:
         """The windows on the device, if their shapes and types are the agent's."""
@@ -646,12 +778,14 @@ class MRQ(BaseAgent):
         return moved(windows, self.device)
 
     @contextmanager
-    def _descent(self, name: str) -> Iterator[None]:
-        """One step of an optimiser, by the gradients made within."""
-        optimiser = self.optimisers[name]
-        optimiser.zero_grad()
+    def _descent(self, *names: str) -> Iterator[None]:
+        """One step of each named optimiser that exists, by the gradients made within."""
+        optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
+        for optimiser in optimisers:
+            optimiser.zero_grad()
         yield
-        optimiser.step()
+        for optimiser in optimisers:
+            optimiser.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.
@@ -660,10 +794,8 @@ class MRQ(BaseAgent):
         """
         return {
             "method": "mrq",
-            "networks": {
-                "networks": self.networks.state_dict(),
-                "target": self.target.state_dict(),
-            },
+            "representation": " ".join(self.settings.representation),
+            "networks": {name: part.state_dict() for name, part in self._modules().items()},
             "optimisers": {name: adam.state_dict() for name, adam in self.optimisers.items()},
             "explore_generator": self._explore_generator.get_state(),
             "update_generator": self._update_generator.get_state(),
@@ -672,16 +804,21 @@ class MRQ(BaseAgent):
             "target_scale": self._target_scale,
         }
 
+    def _modules(self) -> dict[str, Any]:
+        """What is in a state, by name."""
+        return {"networks": self.networks, "target": self.target} | self.objectives
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state that `state_dict` returned.
 
         Raises:
             ValueError: If the state is of another method, or does not fit this agent.
         """
-        check_state(state, method="mrq")
+        losses = " ".join(self.settings.representation)
+        check_state(state, method="mrq", representation=losses)
         with fitting():
-            self.networks.load_state_dict(state["networks"]["networks"])
-            self.target.load_state_dict(state["networks"]["target"])
+            for name, part in self._modules().items():
+                part.load_state_dict(state["networks"][name])
             for name, adam in self.optimisers.items():
                 adam.load(state["optimisers"][name]["state"])
             restore(self._explore_generator, state["explore_generator"])
@@ -689,6 +826,18 @@ class MRQ(BaseAgent):
             self._updates = schema.integer(state["updates"], "updates", 0)
             self._scale = schema.positive(state["scale"], "scale")
             self._target_scale = schema.positive(state["target_scale"], "target_scale")
+
+
+def _ensure_psi_is_trained(
+    psi: nn.Module, settings: MRQSettings, objectives: Iterable[Objective]
+) -> None:
+    """Refuses objectives of the user's own that leave ψ as it is, which settings cannot see."""
+    trained = any(getattr(objective, "psi", None) is psi for objective in objectives)
+    if not trained and MODEL not in settings.representation:
+        raise ValueError(
+            f"nothing trains the state-action encoder: {' and '.join(settings.objectives)} must "
+            f"take it as psi, or add {MODEL} to --representation"
+        )
 
 
 @contextmanager
@@ -706,4 +855,8 @@ def _frozen(*networks: nn.Module) -> Iterator[None]:
 def acting(agent: MRQ) -> InferenceState:
     """φ and the policy."""
     tensors = tensors_of(phi=agent.networks.phi, policy=agent.networks.policy)
+    metric = agent.metric
+    if metric is not None and type(metric).scale is not BaseObjective.scale:
+        # What a scaling of its own reads is not known.
+        tensors |= {f"objective.{name}": each for name, each in metric.state_dict().items()}
     return InferenceState(agent.observation_shape, agent.action_size, tensors)

@@ -151,6 +151,9 @@ def _tdmpc_repeat(task: str) -> tuple[int, str]:
 MRQ = "MR.Q's code"
 
 _MRQ_PAPER: Values = {
+    "representation": (("model",), MRQ),
+    "objective_weight": (0.1, OURS),
+    "coefficient_learning_rate": (1e-4, OURS),
     "n_step": (3, MRQ),
     "discount": (0.99, MRQ),
     "action_repeat": (2, MRQ),

@@ -11,6 +11,7 @@ import tyro
 from msgspec import Meta
 
 from revbis.io import schema
+from revbis.io.plugins import is_factory_name
 from revbis.io.schema import (
     Above,
     AboveOrZero,
@@ -25,7 +26,13 @@ from revbis.io.schema import (
     Text,
     UpTo4096,
 )
-from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name, needs_one_step
+from revbis.objectives.registry import (
+    OBJECTIVES,
+    accepted_options,
+    check_name,
+    needs_one_step,
+    trains_psi,
+)
 
 Shape = tuple[int, ...]
 
@@ -70,6 +77,11 @@ class AgentSettings:
     def variant(self) -> str:
         """What distinguishes its runs from others of the method, in folders and tables."""
         return ""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The user's own code that the settings name, as package.module:factory."""
+        return ()
 
     def check(self, observation_shape: Shape) -> None:
         """Refuses settings from which no agent can be built, before anything is built.
@@ -558,6 +570,13 @@ MODEL = "model"  # MR.Q's own representation loss
 class MRQSettings(AgentSettings):
     """MR.Q; the defaults are those of its public code."""
 
+    representation: tuple[Text, ...] = (MODEL,)
+    """The losses that train the encoders, in any number: model is MR.Q's own, others are objectives
+    by name or as package.module:factory."""
+    objective_weight: AboveOrZero = 0.1
+    """Length of the gradient at zs of the second and each further loss, relative to the first's."""
+    coefficient_learning_rate: Above = 1e-4
+    """Adam's learning rate for the coefficient c of objectives that have one."""
     batch_size: Batch = 256
     """Transitions in an update, and windows in one of the encoders."""
     explore_steps: CountOrZero = 10_000
@@ -602,6 +621,40 @@ class MRQSettings(AgentSettings):
     """Standard deviation of the noise on target actions."""
     noise_clip: Above = 0.3
     """Largest absolute noise on target actions."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.representation
+        if not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"representation must name at least one loss, and none twice, got {list(names)}"
+            )
+        for name in self.objectives:
+            check_name(name, "representation", also=(MODEL,))
+        if all(name != MODEL and trains_psi(name) is False for name in names):
+            raise ValueError(
+                f"representation must train the state-action encoder, which {' and '.join(names)} "
+                f"does not have: add {MODEL}"
+            )
+        if self.objectives and self.batch_size < 2:
+            raise ValueError(
+                f"batch_size must be at least 2 to form pairs for {self.objectives[0]}, got 1"
+            )
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The losses that are objectives."""
+        return tuple(name for name in self.representation if name != MODEL)
+
+    @property
+    def variant(self) -> str:
+        """The losses, unless there is only the model's."""
+        return "" if self.representation == (MODEL,) else ",".join(self.representation)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The objectives that are the user's own."""
+        return tuple(name for name in self.objectives if is_factory_name(name))
 
     @property
     def prioritised(self) -> Literal["transitions"]:

@@ -246,7 +246,7 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
         label, values = run.config.label, dict(run.settings)
         named = [] if run.config.name is None else [run.config.name]
         marks = named + [f"{name}={values[name]}" for name in sorted(differing[label])]
-        text = f"{run.config.method} ({', '.join(marks)})" if marks else label
+        text = f"{run.config.system} ({', '.join(marks)})" if marks else label
         labels[label, run.settings] = text
     return labels
 

@@ -266,6 +266,19 @@ def check_method(method: str) -> str:
     return resolved.agent.acting
 
 
+def check_code(config: Config) -> None:
+    """Refuses settings of an agent that name code of the user's.
+
+    Raises:
+        ValueError: With the code, and what to do.
+    """
+    if config.agent.code:
+        raise ValueError(
+            f"{config.label} cannot be exported: {config.agent.code[0]} is code of your own, and "
+            "an export contains no code; revbis.open_run(RUN, trust=True) opens the run"
+        )
+
+
 def _config(content: ExportFile) -> Config:
     """The run's settings; the method is checked first, so that no code of the user's is named."""
     method = content["config"].get("method")
@@ -273,6 +286,7 @@ def _config(content: ExportFile) -> Config:
         raise ValueError(f"its method must be a name, got {method!r:.80}")
     check_method(method)
     config, shape = Config.from_saved(content["config"]), tuple(content["observation_shape"])
+    check_code(config)
     wanted = config.observation_shape if config.observation == "pixels" else shape[:1]
     if shape != wanted:
         raise ValueError(f"its observation_shape must be {wanted}, got {shape}")

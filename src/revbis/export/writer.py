@@ -14,6 +14,7 @@ from revbis.export.agent import (
     FORMAT,
     SETTINGS,
     WEIGHTS,
+    check_code,
     check_method,
     inference_state,
     load,
@@ -86,7 +87,7 @@ def card(
     kind = "stacked frames, uint8" if len(shape) == 3 else "state vectors, float32"
     return _CARD.format(
         tags=", ".join(json.dumps(_line(tag)) for tag in (config.method, config.task)),
-        method=_line(config.method),
+        method=_line(config.system),
         task=_line(config.task),
         version=content["versions"].get("revbis", "of an unknown version"),
         frames=content["frames"],
@@ -139,7 +140,9 @@ def write_export(run: Path, out: Path, *, trust: bool = False) -> None:
         OSError: For example if the disk is full; `out` is then what it was before.
     """
     run, out = unpacked(run), out.resolve()
-    check_method(Config.read(run / CONFIG).method)
+    config = Config.read(run / CONFIG)
+    check_method(config.method)
+    check_code(config)
     _check_replaceable(out)
     unfinished = out.with_name(f".{os.getpid()}-{out.name}")
     with new_folder(out.parent), naming(out):

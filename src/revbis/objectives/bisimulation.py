@@ -169,6 +169,7 @@ class BisimulationObjective(BaseObjective):
             pair, or this number.
         reward_scale: Divide reward gaps by a "running" scale, or by "none".
         discrete: Actions may be integers.
+        psi: The owner's ψ, where the design has one; None for one of its own.
     """
 
     def __init__(
@@ -185,17 +186,19 @@ class BisimulationObjective(BaseObjective):
         coefficient: Literal["learned", "discount"] | float = "learned",
         reward_scale: RewardScale = "none",
         discrete: bool = False,
+        psi: nn.Module | None = None,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
+        embedding: dict[str, Any] = {"normalisation": normalisation, "discrete": discrete}
+        super().__init__(latent_dim, action_dim, **embedding, psi=psi)
         self.design, self.beta = design, beta
         self.compares = "state_action" if design.state_action else "state"
         self.policy_actions = design.policy_actions
         self.rowwise = pairing == "permuted"
         self.squared = loss == "squared"
         self.regression = nn.MSELoss() if self.squared else nn.HuberLoss()
-        self.psi = (
-            StateActionEncoder(latent_dim, action_dim, hidden) if design.state_action else None
-        )
+        if not self.owned:
+            sizes = (latent_dim, action_dim, hidden)
+            self.psi = StateActionEncoder(*sizes) if design.state_action else None
         learned = design.adaptive and coefficient == "learned"
         self.coefficient = AdaptiveCoefficient() if learned else None
         self.c = coefficient if isinstance(coefficient, float) else None
@@ -239,12 +242,12 @@ class BisimulationObjective(BaseObjective):
 
     def embed(self, z: Tensor, action: Tensor) -> Tensor:
         """What is compared: ψ(φ(s), a), or φ(s) where there is no ψ, [B, D]."""
-        z = self.scale(z)
+        scaled = self.scale(z)
         if self.psi is None:
-            return z
+            return scaled
         if self.discrete:
             action = as_vectors("action", action, len(z), self.action_dim, discrete=True)
-        return self.scale(self.psi(z, action))
+        return self.scale(self.psi(z if self.owned else scaled, action))
 
     def coefficient_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that `coefficient_loss` trains: raw_c."""
