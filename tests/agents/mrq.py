@@ -42,9 +42,9 @@ def load_benchmark(name):
 plain = load_benchmark("plain_mrq")
 
 
-def tiny_agent(shape=VECTOR, seed=0, **options):
+def tiny_agent(shape=VECTOR, seed=0, discrete=False, **options):
     """The same seed gives the same agent."""
-    return MRQ(shape, ACTION, MRQSettings(**TINY | options), seed=seed)
+    return MRQ(shape, ACTION, MRQSettings(**TINY | options), seed=seed, discrete=discrete)
 
 
 def exact_agent(shape=VECTOR, seed=0, **options):

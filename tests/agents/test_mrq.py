@@ -21,11 +21,13 @@ from tests.agents.mrq import (
 )
 from tests.agents.tdmpc import assert_same_state
 
-from revbis.agents import MRQSettings
+from revbis.agents import MRQSettings, make_agent, resolve
 from revbis.agents.mrq import (
     Observed,
     Predicted,
+    gumbel_softmax,
     model_losses,
+    one_hot,
     policy_loss,
     priorities,
     reward_bins,
@@ -448,6 +450,86 @@ def test_other_losses_are_refused(names, message):
         MRQSettings(representation=names)
     with pytest.raises(ValueError, match="batch_size must be at least 2 to form pairs for zp"):
         MRQSettings(representation=("zp",), batch_size=1)
+
+
+# Discrete actions
+
+
+def test_gumbel_softmax_chooses_as_often_as_the_softmax_of_the_logits():
+    """The largest number of a draw is a draw of the softmax; the mean of both is relaxed."""
+    logits = torch.tensor([0.0, 1.0, 2.0]).expand(20_000, 3)
+    drawn = gumbel_softmax(logits, torch.Generator().manual_seed(0))
+    assert torch.allclose(drawn.sum(dim=1), torch.ones(20_000))
+    shares = one_hot(drawn).mean(dim=0)
+    assert torch.allclose(shares, torch.softmax(logits[0], dim=0), atol=0.015)
+    assert drawn.max() < 0.7  # at temperature 10
+
+
+def test_gumbel_softmax_by_formula():
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    exponential = torch.empty(5, 3).exponential_(generator=torch.Generator().manual_seed(2))
+    wanted = torch.softmax((logits - exponential.log()) / 10, dim=1)
+    got = gumbel_softmax(logits, torch.Generator().manual_seed(2))
+    assert torch.equal(got, wanted) and got.requires_grad
+
+
+def test_one_hot_is_1_at_the_largest():
+    x = torch.tensor([[0.1, 0.4, 0.3], [2.0, -1.0, 0.0]])
+    assert one_hot(x).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+def test_discrete_actions_are_one_hot():
+    agent = tiny_agent(discrete=True, explore_steps=300)
+    first = np.stack([agent.act(SEEN, step, explore=True) for step in range(300)])
+    later = np.stack([agent.act(SEEN, 300, explore=True) for _ in range(300)])
+    for actions in (first, later):
+        assert actions.dtype == np.float32 and set(np.unique(actions)) == {0.0, 1.0}
+        assert (actions.sum(axis=1) == 1).all()
+    assert np.abs(first.mean(axis=0) - 0.5).max() < 0.1
+    greedy = [agent.act(SEEN, 0, explore=False) for _ in range(3)]
+    with torch.no_grad():
+        logits = agent.networks.policy(agent.embed(torch.from_numpy(SEEN)[None]))
+    assert all(each.tolist() == one_hot(logits)[0].tolist() for each in greedy)
+
+
+def test_targets_of_discrete_actions_are_the_plain_formula():
+    """A relaxed choice with noise of half the size, of which the largest is taken."""
+    agent, batch = tiny_agent(discrete=True), random_batch()
+    generator = torch.Generator().manual_seed(0)
+    generator.set_state(agent._update_generator.get_state())
+    with torch.no_grad():
+        target = agent.target
+        zs = target.phi(batch.next_obs)
+        relaxed = gumbel_softmax(target.policy(zs), generator)
+        noise = 0.5 * (0.2 * torch.randn(6, ACTION, generator=generator)).clamp(-0.3, 0.3)
+        action = one_hot(relaxed + noise)
+        wanted = batch.reward + batch.discount * target.values(target.psi(zs, action)).amin(dim=0)
+        assert torch.allclose(agent._targets(batch), wanted)
+
+
+def test_it_learns_which_choice_is_rewarded():
+    settings = {"batch_size": 32, "hidden": 32, "target_every": 20, "learning_rate": 3e-3}
+    agent = tiny_agent(discrete=True, encoder_learning_rate=3e-3, **settings)
+    replay, rng = small_replay(count=0), np.random.default_rng(0)
+    for _ in range(30):
+        replay.begin(rng.normal(size=5).astype(np.float32))
+        chosen = int(rng.integers(2))
+        seen = rng.normal(size=5).astype(np.float32)
+        replay.add(np.eye(2)[chosen], 1.0 + chosen, 0.0, seen, last=True)
+    for step in range(60):
+        agent.update(replay, step)
+    acted = [agent.act(rng.normal(size=5).astype(np.float32), 0, explore=False) for _ in range(8)]
+    assert np.mean(acted, axis=0).tolist() == [0, 1]
+
+
+def test_other_agents_refuse_discrete_actions():
+    for method in ("drqv2", "simsr-rev", "taco", "tdmpc", "dreamerv3", "agent:some.module:make"):
+        settings = resolve(method).settings()
+        message = f"{method} needs continuous actions, .* a choice of 2: use --method mrq"
+        with pytest.raises(ValueError, match=message):
+            make_agent(method, settings, VECTOR, 2, seed=0, discrete=True)
+    agent = make_agent("mrq", MRQSettings(**TINY), VECTOR, 2, seed=0, discrete=True)
+    assert agent.discrete
 
 
 # What is refused

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.agents.tdmpc import assert_same_state
@@ -134,3 +135,32 @@ def test_presets_and_commands():
     overrides = {"alone": {"representation": ["zp"]}, "both": {"representation": ["model", "zp"]}}
     labels = [c.label for c in grid_from(grid | {"overrides": overrides}).configs(Path("runs"))]
     assert sorted(labels) == ["mrq[model,zp]", "mrq[zp]", "simsr"]
+
+
+@gym
+def test_a_run_with_discrete_actions_resumes_and_is_exported(tmp_path):
+    discrete = SMALL | STATE | {"task": "gym:CartPole-v1", "action_repeat": 1, "frames": 60}
+    whole = tiny_config(tmp_path / "whole", **discrete)
+    assert train(whole)
+    config = tiny_config(tmp_path / "stopped", **discrete)
+    assert not train(config, stop=stop_after(31))
+    assert train(config)
+    assert evaluations(config) == evaluations(whole)
+    assert_same_state(newest(config).agent, newest(whole).agent)
+    main(["export", str(config.directory), "--out", str(tmp_path / "out")])
+    loaded = load(tmp_path / "out")
+    action = loaded.act(np.ones(4, np.float32))
+    assert sorted(action.tolist()) == [0.0, 1.0]
+    assert "one of 2, as a one-hot vector" in (tmp_path / "out" / "README.md").read_text()
+
+
+@gym
+def test_other_agents_refuse_tasks_with_discrete_actions(tmp_path):
+    discrete = {"task": "gym:CartPole-v1", "observation": "state", "action_repeat": 1}
+    with pytest.raises(ValueError, match=r"drqv2 needs continuous .* use --method mrq"):
+        train(tiny_config(tmp_path, **discrete))
+
+
+def test_gymnasium_tasks_are_not_repeated():
+    for preset in ("paper", "cpu"):
+        assert preset_config(preset, "gym:CartPole-v1", "mrq", "state").action_repeat == 1

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _BINS, _LARGEST = 65, 10.0  # of two-hot rewards; their largest, as symexp takes it
 _LEAST_PRIORITY = 1.0
+_TEMPERATURE = 10.0  # of Gumbel-softmax, for discrete actions
 
 
 # The losses
@@ -180,6 +181,17 @@ def policy_loss(q: Tensor, logits: Tensor, penalty: float) -> Tensor:
         penalty: Weight of their mean square.
     """
     return penalty * logits.square().mean() - q.mean()
+
+
+def gumbel_softmax(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """A relaxed choice, [B, A] → [B, A], by Gumbel noise on the logits and a softmax of them."""
+    drawn = torch.empty_like(logits, requires_grad=False).exponential_(generator=generator)
+    return torch.softmax((logits - drawn.log()) / _TEMPERATURE, dim=-1)
+
+
+def one_hot(x: Tensor) -> Tensor:
+    """1 at the largest number of each row and 0 elsewhere, [B, A] → [B, A]."""
+    return torch.zeros_like(x).scatter_(-1, x.argmax(dim=-1, keepdim=True), 1.0)
 
 
 # The networks
@@ -448,10 +460,11 @@ class MRQ(BaseAgent):
 
     Args:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
-        action_size: Dimension of an action.
+        action_size: Dimension of an action, or the number of discrete ones.
         settings: Sizes, rates and losses of the encoders.
         seed: Seed of the networks, the exploration and the updates.
         device: Device of the networks.
+        discrete: Whether actions are a choice, of one-hot vectors.
 
     Attributes:
         objectives: Those of the settings, by name.
@@ -468,10 +481,13 @@ class MRQ(BaseAgent):
         *,
         seed: int,
         device: str | torch.device = "cpu",
+        discrete: bool = False,
     ) -> None:
         self.observation_shape = as_shape(observation_shape)
         self.action_size: int = schema.convert(action_size, schema.Size, "action_size")
         self.settings, self.device = as_settings(settings, MRQSettings), as_device(device)
+        self.discrete = schema.flag(discrete, "discrete")
+        self._reach = 0.5 if discrete else 1.0  # of noise: choices are in [0, 1], not [−1, 1]
         sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
         seeds = [int(word) for word in sequence.generate_state(3)]
         with torch.random.fork_rng(devices=[]):  # PyTorch's layers draw from its global generator
@@ -527,21 +543,32 @@ class MRQ(BaseAgent):
 
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
-        """The action for one observation, [A] in [−1, 1].
+        """The action for one observation, [A] in [−1, 1]; of discrete ones a one-hot vector.
 
         Exploring, it is uniformly random at first, and has noise later. Otherwise it is the
         policy's, and no random numbers are drawn.
         """
         check_observation(observation, self.observation_shape)
         if explore and step < self.settings.explore_steps:
-            uniform = torch.rand(self.action_size, generator=self._explore_generator)
-            return np.asarray(2 * uniform.numpy() - 1, dtype=np.float32)
-        zs = self.networks.phi(torch.tensor(observation, device=self.device)[None])
-        action = torch.tanh(self.networks.policy(zs)).cpu()
-        if explore:
-            noise = torch.randn(action.shape, generator=self._explore_generator)
-            action = action + self.settings.noise * noise
-        return np.asarray(action[0].clamp(-1, 1).numpy(), dtype=np.float32)
+            action = 2 * torch.rand(1, self.action_size, generator=self._explore_generator) - 1
+        else:
+            zs = self.networks.phi(torch.tensor(observation, device=self.device)[None])
+            action = self.networks.policy(zs).cpu()
+            if explore:
+                action = self._activated(action, self._explore_generator)
+                noise = torch.randn(action.shape, generator=self._explore_generator)
+                action = action + self._reach * self.settings.noise * noise
+            elif not self.discrete:
+                action = torch.tanh(action)
+        return np.asarray(self._realised(action)[0].numpy(), dtype=np.float32)
+
+    def _activated(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """What the policy's outputs stand for, [B, A]: an action, or a relaxed choice."""
+        return gumbel_softmax(logits, generator) if self.discrete else torch.tanh(logits)
+
+    def _realised(self, action: Tensor) -> Tensor:
+        """What can be done, [B, A]: clipped to [−1, 1], or the one-hot choice."""
+        return one_hot(action) if self.discrete else action.clamp(-1, 1)
 
     @torch.no_grad()
     def embed(self, observations: Tensor) -> Tensor:
@@ -730,7 +757,8 @@ class MRQ(BaseAgent):
         # The policy.
         logits = networks.policy(zs)
         with _frozen(networks.psi, networks.values):
-            of_policy = networks.values(networks.psi(zs, torch.tanh(logits)))
+            action = self._activated(logits, self._update_generator)
+            of_policy = networks.values(networks.psi(zs, action))
             with self._descent("policy"):
                 policy_loss(of_policy, logits, s.action_penalty).backward()  # type: ignore[no-untyped-call]
         q = q.detach()
@@ -752,21 +780,22 @@ class MRQ(BaseAgent):
         """The values' targets, [B]."""
         target = self.target
         zs = target.phi(batch.next_obs)
-        action = self._noisy(torch.tanh(target.policy(zs)))
+        action = self._noisy(target.policy(zs))
         next_q = target.values(target.psi(zs, action)).amin(dim=0)
         return value_targets(batch, next_q, self._scale, self._target_scale)
 
     @torch.no_grad()
     def _policy_action(self, zs: Tensor) -> Tensor:
         """An action of the current policy at each zs, [B, A]."""
-        return self._noisy(torch.tanh(self.networks.policy(zs)))
+        return self._noisy(self.networks.policy(zs))
 
-    def _noisy(self, mean: Tensor) -> Tensor:
+    def _noisy(self, logits: Tensor) -> Tensor:
         """An action as updates use it, with clipped noise, [B, A]."""
-        s = self.settings
-        noise = torch.randn(mean.shape, generator=self._update_generator, device=self.device)
-        noise = noise.mul_(s.target_noise).clamp_(-s.noise_clip, s.noise_clip)
-        return (mean + noise).clamp_(-1, 1)
+        s, generator, most = self.settings, self._update_generator, self.settings.noise_clip
+        mean = self._activated(logits, generator)
+        noise = torch.randn(mean.shape, generator=generator, device=self.device)
+        noise = noise.mul_(s.target_noise).clamp_(-most, most)
+        return self._realised(mean + self._reach * noise)
 
     def _checked_windows(self, windows: Windows) -> Windows:
         """The windows on the device, if their shapes and types are the agent's."""
@@ -859,4 +888,5 @@ def acting(agent: MRQ) -> InferenceState:
     if metric is not None and type(metric).scale is not BaseObjective.scale:
         # What a scaling of its own reads is not known.
         tensors |= {f"objective.{name}": each for name, each in metric.state_dict().items()}
-    return InferenceState(agent.observation_shape, agent.action_size, tensors)
+    sizes = (agent.observation_shape, agent.action_size)
+    return InferenceState(*sizes, tensors, discrete=agent.discrete)

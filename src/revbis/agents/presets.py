@@ -197,8 +197,9 @@ _MRQ_CPU: Values = _MRQ_PAPER | {
 
 
 def mrq_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
-    """The settings that differ from other agents'."""
-    return {"paper": _MRQ_PAPER, "cpu": _MRQ_CPU}[name]
+    """The settings that differ from other agents'; frames per action depend on the task."""
+    values = {"paper": _MRQ_PAPER, "cpu": _MRQ_CPU}[name]
+    return values | ({"action_repeat": (1, MRQ)} if task.startswith("gym:") else {})
 
 
 SHEEPRL = "sheeprl's dreamer_v3_S"

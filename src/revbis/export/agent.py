@@ -221,7 +221,8 @@ def load(folder: str | Path) -> TrainedAgent:
         settings, shape = config.agent.for_inference(), content["observation_shape"]
         settings.check(tuple(shape))
         size = content["action_size"]
-        agent = make_agent(config.method, settings, shape, size, seed=config.seed)
+        choice = content.get("discrete", False)
+        agent = make_agent(config.method, settings, shape, size, seed=config.seed, discrete=choice)
         parts, numbers = inference_state(config.method, agent), content["numbers"]
         if numbers.keys() != parts.numbers.keys():
             wanted, got = sorted(parts.numbers), sorted(numbers)

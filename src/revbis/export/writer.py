@@ -52,7 +52,7 @@ A policy and its embedding of observations, trained with revbis {version} for {f
 | method | {method} |
 | preset, seed | {preset}, {seed} |
 | observations | {observations} |
-| actions | float32 ({actions},) in [−1, 1], each repeated for {repeat} frames |
+| actions | {actions}, each repeated for {repeat} frames |
 {returns}| revision of revbis | {revision} |
 
 The command that trained it:
@@ -94,13 +94,19 @@ def card(
         preset=config.preset,
         seed=config.seed,
         observations=f"{kind} {shape}",
-        actions=content["action_size"],
+        actions=_actions(content["action_size"], content.get("discrete", False)),
         repeat=config.action_repeat,
         returns=_returns(evaluations, content["frames"]),
         revision=_line(content["revision"] or "not recorded"),
         command=_line(command_line(replace(config, out=RunSettings.out))),
         folder=_line(folder),
     )
+
+
+def _actions(size: int, discrete: bool) -> str:
+    if discrete:
+        return f"one of {size}, as a one-hot vector, float32 ({size},)"
+    return f"float32 ({size},) in [−1, 1]"
 
 
 def _returns(evaluations: Sequence[Evaluation], frames: int) -> str:
@@ -174,6 +180,7 @@ def _write(run: Path, folder: Path, name: str, trust: bool) -> None:
         "frames": frames,
         "observation_shape": list(parts.observation_shape),
         "action_size": parts.action_size,
+        "discrete": parts.discrete,
         "numbers": {**parts.numbers},
         "weights": {"bytes": path.stat().st_size, "digest": digest(path)},
         "versions": about.get("versions", {}),

@@ -114,6 +114,7 @@ def build_agent(config: Config, env: TaskEnv, device: str) -> Agent:
         int(env.action_space.shape[0]),
         seed=config.seed,
         device=device,
+        discrete=env.discrete,
     )
 
 
