@@ -28,6 +28,7 @@ CASES = [
     ("drqv2", {"observation": "state"}),
     ("drqv2", {}),
     ("simsr-rev-full", {"encoder_norm": True}),
+    ("simsr-rev", {"mode": "decoupled"}),
     ("mico", {"observation": "state", "normalisation": True}),
     ("taco", {}),
     ("taco", {"taco_loss": False, "curl_loss": False, "reward_loss": False}),

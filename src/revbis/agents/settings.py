@@ -154,9 +154,10 @@ class ActorCriticSettings(AgentSettings):
     An objective is here any loss that trains the encoder beside the critic's.
     """
 
-    mode: Literal["joint", "alternating", "balanced"] = "alternating"
+    mode: Literal["joint", "alternating", "balanced", "decoupled"] = "alternating"
     """joint adds the objective to the critic's loss; alternating gives it its own encoder pass;
-    balanced needs one pass too, and scales its gradient at the features to the critic's."""
+    balanced needs one pass too, and scales its gradient at the features to the critic's; decoupled
+    (not for taco) lets critic and actor read φ, and the objective alone train the encoder."""
     feature_dim: Size = 50
     """Width of the actor's and the critic's trunk."""
     latent_dim: Size = 50
@@ -296,6 +297,11 @@ class DrQV2Settings(ActorCriticSettings):
         return self.objective is not None and self.transition == "one_step"
 
     @property
+    def decoupled(self) -> bool:
+        """Whether critic and actor read φ, which the objective alone trains."""
+        return self.objective is not None and self.mode == "decoupled"
+
+    @property
     def objective_options(self) -> dict[str, Any]:
         """The options for `make_objective` that are set."""
         options = {
@@ -354,6 +360,11 @@ class TacoSettings(ActorCriticSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mode == "decoupled":
+            raise ValueError(
+                "mode decoupled is DrQ-v2's, whose critic reads an objective's φ; use joint, "
+                "alternating or balanced"
+            )
         if self.token_dim is not None and self.tokens == "identity":
             raise ValueError("token_dim is of learned tokens: drop it, or use tokens learned")
         if self.has_losses and self.explore_steps < self.action_steps:
