@@ -39,7 +39,7 @@ def load_benchmark(name):
     return module
 
 
-plain = load_benchmark("plain_mrq")
+plain = load_benchmark("_plain_mrq")
 
 
 def tiny_agent(shape=VECTOR, seed=0, discrete=False, **options):
