@@ -17,9 +17,9 @@ def test_defaults_are_the_papers():
 
 
 def test_methods_are_the_agents_and_all_objectives_of_drqv2():
-    agents = ["drqv2", "taco", "tdmpc", "dreamerv3"]
+    agents = ["drqv2", "taco", "tdmpc", "mrq", "dreamerv3"]
     assert list(methods()) == [*agents, *OBJECTIVES]
-    assert [resolve(method).objective for method in methods()] == [None] * 4 + [*OBJECTIVES]
+    assert [resolve(method).objective for method in methods()] == [None] * 5 + [*OBJECTIVES]
     assert {resolve(method).agent.name for method in OBJECTIVES} == {"drqv2"}
     assert [resolve(agent).agent.name for agent in agents] == agents
     assert resolve("mine:make").objective == "mine:make"

@@ -317,7 +317,8 @@ def test_a_factory_in_the_working_folder(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("factory", "settings", "message"),
     [
-        ("DiscreteActions", {}, "actions must be continuous.*Discrete.*not supported"),
+        ("OneChoice", {}, "there must be a choice of actions, got Discrete"),
+        ("GridOfActions", {}, "actions must be continuous .* or a choice .Discrete., got Box"),
         ("NoPicture", {}, 'render_mode="rgb_array", or use observation="state"'),
         ("Painting", {"observation": "state"}, "needs a vector"),
         ("with_argument", {}, "without arguments.*size"),
@@ -328,6 +329,16 @@ def test_a_factory_in_the_working_folder(tmp_path, monkeypatch) -> None:
 def test_a_factory_that_will_not_do(factory: str, settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(factory, **settings)
+
+
+def test_a_discrete_action_is_the_largest_number() -> None:
+    env = make("DiscreteActions", observation="state", action_repeat=2)
+    assert env.discrete and env.action_space.shape == (3,)
+    env.reset()
+    for action in ([0.0, 0.0, 1.0], [-0.2, -0.1, -0.9], [7.0, 0.0, 0.0]):
+        env.step(np.array(action, np.float32))
+    assert env.simulation._env.unwrapped.chosen == [7, 7, 6, 6, 5, 5]
+    assert not make("Good", observation="state").discrete
 
 
 def test_a_render_that_will_not_do() -> None:

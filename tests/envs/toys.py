@@ -66,7 +66,19 @@ class Good(gymnasium.Env[Any, Any]):
 class DiscreteActions(Good):
     def __init__(self) -> None:
         super().__init__()
-        self.action_space = Discrete(3)
+        self.action_space = Discrete(3, start=5)
+        self.chosen: list[Any] = []
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.chosen.append(int(action))
+        return super().step(np.eye(3, 2, dtype=np.float32)[int(action) - 5])
+
+
+class OneChoice(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Discrete(1)
 
 
 class GridOfActions(Good):

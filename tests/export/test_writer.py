@@ -28,11 +28,15 @@ CASES = [
     ("drqv2", {"observation": "state"}),
     ("drqv2", {}),
     ("simsr-rev-full", {"encoder_norm": True}),
+    ("simsr-rev", {"mode": "decoupled"}),
     ("mico", {"observation": "state", "normalisation": True}),
     ("taco", {}),
     ("taco", {"taco_loss": False, "curl_loss": False, "reward_loss": False}),
     ("tdmpc", {"observation": "state"}),
     ("tdmpc", {"pixels": 40}),
+    ("mrq", {"observation": "state"}),
+    ("mrq", {"pixels": 40}),
+    ("mrq", {"observation": "state", "representation": ("model", "simsr-rev-full")}),
 ]
 
 
@@ -72,7 +76,7 @@ def test_acts_and_embeds_as_the_run_does(method, settings, tmp_path: Path) -> No
     assert agent.frames == 160 and agent.environment == config.environment
 
 
-@pytest.mark.parametrize("method", [*OBJECTIVES, "drqv2", "taco", "tdmpc"])
+@pytest.mark.parametrize("method", [*OBJECTIVES, "drqv2", "taco", "tdmpc", "mrq"])
 def test_every_method_acts_and_embeds_with_what_it_exports(method: str) -> None:
     """An agent of another seed does the same once it has the tensors and the numbers."""
     small = {"latent_dim": 6, "hidden": 16}

@@ -404,7 +404,8 @@ def test_dbc_target_and_likelihood_by_hand() -> None:
     objective = build("dbc", pairing="all")
     inputs = batch()
     out = run(objective, inputs)
-    mean, deviation = objective.dynamics(inputs["z"], inputs["action"])
+    read = torch.cat([inputs["z"], inputs["action"]], dim=1)
+    mean, deviation = objective.dynamics(read)
     i, j = 3, 8
     w2 = ((mean[i] - mean[j]).square().sum() + (deviation[i] - deviation[j]).square().sum()).sqrt()
     assert torch.allclose(out.following[i, j], w2, atol=1e-5)

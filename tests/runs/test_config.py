@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 
 from revbis.agents import DrQV2Settings, TacoSettings, make_agent
-from revbis.agents.presets import NOTES, TACO, TDMPC
+from revbis.agents.presets import MRQ, NOTES, TACO, TDMPC
 from revbis.cli.train import parse
 from revbis.envs import EnvironmentSettings, make_env
 from revbis.objectives import make_objective
@@ -42,6 +42,8 @@ def as_json(value: object) -> object:
         ("taco", "pixels", (TACO,)),
         ("tdmpc", "pixels", (TDMPC, NOTES)),
         ("tdmpc", "state", (TDMPC, NOTES)),
+        ("mrq", "pixels", (MRQ,)),
+        ("mrq", "state", (MRQ,)),
     ],
 )
 @pytest.mark.parametrize("task", TASKS)
@@ -53,7 +55,7 @@ def test_every_preset_is_a_valid_config_with_sources(name, task, method, observa
     for key, setting in settings.items():
         assert values[key] == as_json(setting.value)
         assert setting.source in (PAPER, CODE, OURS, *more)
-    if method == "tdmpc":  # every value of its agent has a source
+    if method in ("tdmpc", "mrq"):  # every value of its agent has a source
         assert config.agent.__dataclass_fields__.keys() <= settings.keys()
     assert Config.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 

@@ -51,7 +51,7 @@ class Stop:
         return self.answer
 
 
-@pytest.fixture(scope="module", params=["drqv2", "simsr-rev", "tdmpc"])
+@pytest.fixture(scope="module", params=["drqv2", "simsr-rev", "tdmpc", "mrq"])
 def undisturbed(request, tmp_path_factory):
     config = tiny_config(tmp_path_factory.mktemp("undisturbed"), **RUN, method=request.param)
     assert train(config)

@@ -1,4 +1,4 @@
-"""Agents: the protocol, the registry, DrQ-v2 with or without an objective, TACO and TD-MPC.
+"""Agents: the protocol, the registry, DrQ-v2 with or without an objective, TACO, TD-MPC, MR.Q.
 
 settings = DrQV2Settings(objective="simsr-rev", batch_size=256)
 agent = DrQV2((9, 84, 84), action_size=6, settings=settings, seed=0)
@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from revbis.agents.base import Agent, BaseAgent
 from revbis.agents.registry import AgentEntry, make_agent, methods, register, resolve, unregister
-from revbis.agents.settings import AgentSettings, DrQV2Settings, TacoSettings, TDMPCSettings
+from revbis.agents.settings import (
+    AgentSettings,
+    DrQV2Settings,
+    MRQSettings,
+    TacoSettings,
+    TDMPCSettings,
+)
 
 if TYPE_CHECKING:
     from revbis.agents.drqv2 import DrQV2
+    from revbis.agents.mrq import MRQ
     from revbis.agents.taco import Taco
     from revbis.agents.tdmpc import TDMPC
 
 __all__ = [
+    "MRQ",
     "TDMPC",
     "Agent",
     "AgentEntry",
@@ -27,6 +35,7 @@ __all__ = [
     "BaseAgent",
     "DrQV2",
     "DrQV2Settings",
+    "MRQSettings",
     "TDMPCSettings",
     "Taco",
     "TacoSettings",
@@ -39,6 +48,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("DrQV2", "Taco", "TDMPC"):
+    if name in ("DrQV2", "MRQ", "Taco", "TDMPC"):
         return getattr(import_module(f"revbis.agents.{name.lower()}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

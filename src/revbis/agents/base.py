@@ -99,6 +99,7 @@ class InferenceState:
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
         action_size: Dimension of an action.
         tensors: By name; the agent's own, not copies.
+        discrete: Whether actions are a choice.
         numbers: Everything else, by name.
         restore: Sets the numbers; raises a ValueError for wrong ones.
     """
@@ -108,6 +109,7 @@ class InferenceState:
     tensors: dict[str, Tensor]
     numbers: Mapping[str, float] = field(default_factory=dict)
     restore: Callable[[Mapping[str, float]], None] = lambda _: None
+    discrete: bool = False
 
 
 def tensors_of(**modules: nn.Module) -> dict[str, Tensor]:

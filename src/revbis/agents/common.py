@@ -35,14 +35,15 @@ class Group(TypedDict):
 
 
 class Adam:
-    """Adam with PyTorch's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸, no weight decay.
+    """Adam with PyTorch's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸.
 
     Args:
         groups: What it trains; all on one device.
+        weight_decay: AdamW's: each step first shrinks parameters by rate · weight_decay.
     """
 
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.param_groups = list(groups)
+    def __init__(self, groups: Sequence[Group], weight_decay: float = 0.0) -> None:
+        self.param_groups, self._weight_decay = list(groups), weight_decay
         self._parameters = [each for group in self.param_groups for each in group["params"]]
         self._moments: dict[Tensor, dict[str, Tensor]] = {}
         self._device = self._parameters[0].device
@@ -71,7 +72,8 @@ class Adam:
                 beta1=0.9,
                 beta2=0.999,
                 lr=group["lr"],
-                weight_decay=0.0,
+                weight_decay=self._weight_decay,
+                decoupled_weight_decay=self._weight_decay > 0,
                 eps=1e-8,
                 maximize=False,
             )

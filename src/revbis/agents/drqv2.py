@@ -116,6 +116,35 @@ class VectorEncoder(nn.Module):
         return features
 
 
+class ProjectedEncoder(nn.Module):
+    """An encoder and φ's projection: what actor and critic read in decoupled mode.
+
+    Args:
+        body: The encoder.
+        width: D, of φ.
+
+    Attributes:
+        finish: What makes φ of its projection, [B, D] → [B, D].
+    """
+
+    finish: Callable[[Tensor], Tensor]
+
+    def __init__(self, body: PixelEncoder | VectorEncoder, width: int) -> None:
+        super().__init__()
+        self.body, self.size = body, width
+        self.projection = Linear(body.size, width)
+
+    def project(self, observation: Tensor) -> Tensor:
+        """The projection of observations, [B, D]."""
+        projected: Tensor = self.projection(self.body(observation))
+        return projected
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """The φ of observations, [B, D], without gradient."""
+        with torch.no_grad():
+            return self.finish(self.project(observation))
+
+
 class Policy(nn.Module):
     """Mean action from the actor's readout of the features."""
 
@@ -196,11 +225,7 @@ class ActorCriticParts:
     ) -> None:
         self.settings = s = settings
         self.projection = projection
-        self.encoder: PixelEncoder | VectorEncoder
-        if len(observation_shape) == 3:
-            self.encoder = PixelEncoder(observation_shape, s.channels, s.strides).to(device)
-        else:
-            self.encoder = VectorEncoder(observation_shape[0], s.hidden).to(device)
+        self.encoder = self.make_encoder(observation_shape).to(device)
         # The critic is computed together with the projection, and the projection together with
         # actor and target, so these are adjacent.
         widths = {"critic": s.feature_dim} | ({"projection": s.latent_dim} if projection else {})
@@ -222,6 +247,13 @@ class ActorCriticParts:
         self._critic_parameters: list[Tensor] = [*critic, *self.critic.parameters()]
         self._target_parameters: list[Tensor] = [*target, *self.target.parameters()]
 
+    def make_encoder(self, shape: Shape) -> PixelEncoder | VectorEncoder | ProjectedEncoder:
+        """The encoder of observations of a shape."""
+        s = self.settings
+        if len(shape) == 3:
+            return PixelEncoder(shape, s.channels, s.strides)
+        return VectorEncoder(shape[0], s.hidden)
+
     def heads(self) -> list[nn.Parameter]:
         """What a loss beside the critic's trains beside the encoder."""
         return []
@@ -231,11 +263,13 @@ class ActorCriticParts:
         s, heads = self.settings, self.heads()
         encoder: list[Tensor] = [*self.encoder.parameters(), *self.tokens.parameters()]
         actor = [*self.readouts.of("actor"), *self.policy.parameters()]
-        critic: list[Group] = [{"params": encoder + self._critic_parameters, "lr": s.learning_rate}]
+        own = heads and s.mode == "decoupled"  # the critic's gradient does not reach the encoder
+        trained = [*([] if own else encoder), *self._critic_parameters]
+        critic: list[Group] = [{"params": trained, "lr": s.learning_rate}]
         groups: dict[str, list[Group]] = {"critic": critic}
         groups["actor"] = [{"params": actor, "lr": s.learning_rate}]
         rate = s.objective_learning_rate
-        if heads and s.mode == "alternating":
+        if heads and s.mode in ("alternating", "decoupled"):
             groups["objective"] = [{"params": [*encoder, *heads], "lr": rate}]
         elif heads:
             critic.append({"params": heads, "lr": rate})
@@ -288,7 +322,8 @@ class Parts(ActorCriticParts):
     def __init__(
         self, shape: Shape, action_size: int, settings: DrQV2Settings, device: torch.device
     ) -> None:
-        s, projection = settings, settings.objective is not None
+        s, self.decoupled = settings, settings.decoupled
+        projection = settings.objective is not None and not self.decoupled
         super().__init__(shape, action_size, s, device, projection=projection)
         self.norm: nn.Module = nn.Identity()
         self.objective: Objective | None = None
@@ -299,12 +334,28 @@ class Parts(ActorCriticParts):
             self.objective = made.to(device)
             if s.compile and isinstance(self.objective, nn.Module):
                 self.objective.compile()
+        if isinstance(self.encoder, ProjectedEncoder):
+            self.encoder.finish = self.finish
+
+    def make_encoder(self, shape: Shape) -> PixelEncoder | VectorEncoder | ProjectedEncoder:
+        """The encoder of observations; decoupled, with φ's projection."""
+        encoder = super().make_encoder(shape)
+        if not self.decoupled:
+            return encoder
+        assert not isinstance(encoder, ProjectedEncoder)
+        return ProjectedEncoder(encoder, self.settings.latent_dim)
+
+    def finish(self, projected: Tensor) -> Tensor:
+        """φ as the objective compares it, of its projection, [B, latent_dim]."""
+        assert self.objective is not None
+        return self.objective.scale(self.norm(projected.float()))
 
     def heads(self) -> list[nn.Parameter]:
         """What the objective trains beside the encoder: projection, own heads, norm."""
         if self.objective is None:
             return []
-        heads = [*self.readouts.of("projection"), *self.objective.representation_parameters()]
+        projection = [] if self.decoupled else self.readouts.of("projection")
+        heads = [*projection, *self.objective.representation_parameters()]
         return [*heads, *self.norm.parameters()]
 
     def make_optimisers(self) -> dict[str, Adam]:
@@ -320,8 +371,9 @@ class Parts(ActorCriticParts):
         """φ as the objective compares it, [B, latent_dim]."""
         if self.objective is None:
             return None
-        (z,) = self.readouts(features, "projection")
-        return self.objective.scale(self.norm(z.float()))
+        if self.decoupled:
+            return features
+        return self.finish(self.readouts(features, "projection")[0])
 
     def modules(self) -> dict[str, Any]:
         """The networks by name, as a checkpoint has them; without what there is none of."""
@@ -727,7 +779,7 @@ class ActorCritic(BaseAgent):
         Raises:
             ValueError: If the state is of another method or mode, or does not fit this agent.
         """
-        mode = {"mode": self.settings.mode} if self.parts.projection else {}
+        mode = {"mode": self.settings.mode} if self.parts.heads() else {}
         check_state(state, method=self._method, **mode)
         with fitting():
             modules = self.parts.modules()
@@ -815,7 +867,7 @@ class DrQV2(ActorCritic):
         objective, deviation = self.parts.objective, self.deviation(step)
         if objective is None:
             metrics = self.critic_and_actor(batch, deviation)
-        elif self.settings.mode == "alternating":
+        elif self.settings.mode in ("alternating", "decoupled"):
             metrics = self._alternating(batch, objective, deviation, with_metrics)
         else:
             metrics = self._together(batch, objective, deviation, with_metrics)
@@ -857,8 +909,12 @@ class DrQV2(ActorCritic):
     def _alternating(
         self, batch: Batch, objective: Objective, deviation: float, with_metrics: bool
     ) -> Metrics:
-        """The steps of critic and actor, then the objective's with encoder passes of its own."""
-        sizes = StepSizes(self.parts.encoder if with_metrics else None)
+        """The steps of critic and actor, then the objective's with encoder passes of its own.
+
+        Decoupled, only the latter reaches the encoder.
+        """
+        measured = with_metrics and not self.parts.decoupled
+        sizes = StepSizes(self.parts.encoder if measured else None)
         metrics = self.critic_and_actor(batch, deviation)
         sizes.mark()
         out = self.objective_step(batch, objective, deviation)
@@ -873,8 +929,7 @@ class DrQV2(ActorCritic):
         # Targets, without gradient.
         following = self._following(batch, objective, deviation)
         # Predictions.
-        features = self.encode(batch.obs)
-        (z,) = self.read(features, "projection")
+        z, features = self._projected(batch.obs)
         # Losses.
         policy_action = self._policy_action(features, objective, deviation)
         out = self._compare(batch, objective, z, following, policy_action)
@@ -883,12 +938,22 @@ class DrQV2(ActorCritic):
             out.loss.backward()  # type: ignore[no-untyped-call]
         return out
 
+    def _projected(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """φ before its norm, [B, latent_dim], and the features that the actor reads, [B, F]."""
+        encoder = self.parts.encoder
+        if isinstance(encoder, ProjectedEncoder):
+            with self.precision():
+                z = encoder.project(observations)
+            return z, self.parts.finish(z)
+        features = self.encode(observations)
+        return self.read(features, "projection")[0], features
+
     @torch.no_grad()
     def _following(self, batch: Batch, objective: Objective, deviation: float) -> NextStep:
         """φ̄ of the objective's next states, and the policy's actions there if it uses them."""
         one_step = batch.one_step if self.settings.one_step else None
-        features = self.encode(batch.next_obs if one_step is None else one_step.next_obs)
-        (next_z,) = self.read(features, "projection")
+        seen = batch.next_obs if one_step is None else one_step.next_obs
+        next_z, features = self._projected(seen)
         if "next_policy_action" not in objective.policy_actions:
             return NextStep(next_z, None)
         return NextStep(next_z, self.noisy(self.mean_action(features), deviation))

@@ -148,6 +148,70 @@ def _tdmpc_repeat(task: str) -> tuple[int, str]:
     return (2 if local.startswith(_SHORT_REPEATS) else 4), TDMPC
 
 
+MRQ = "MR.Q's code"
+
+_MRQ_PAPER: Values = {
+    "representation": (("model",), MRQ),
+    "objective_weight": (0.1, OURS),
+    "coefficient_learning_rate": (1e-4, OURS),
+    "n_step": (3, MRQ),
+    "discount": (0.99, MRQ),
+    "action_repeat": (2, MRQ),
+    "update_every": (1, MRQ),
+    "replay_capacity": (1_000_000, MRQ),
+    "shift": (4, MRQ),
+    "batch_size": (256, MRQ),
+    "explore_steps": (10_000, MRQ),
+    "latent_dim": (512, MRQ),
+    "action_dim": (256, MRQ),
+    "hidden": (512, MRQ),
+    "channels": (32, MRQ),
+    "strides": ((2, 2, 2, 1), MRQ),
+    "learning_rate": (3e-4, MRQ),
+    "encoder_learning_rate": (1e-4, MRQ),
+    "weight_decay": (1e-4, MRQ),
+    "horizon": (5, MRQ),
+    "consistency_weight": (1.0, MRQ),
+    "reward_weight": (0.1, MRQ),
+    "termination_weight": (0.1, MRQ),
+    "gradient_clip": (20.0, MRQ),
+    "target_every": (250, MRQ),
+    "priority_exponent": (0.4, MRQ),
+    "action_penalty": (1e-5, MRQ),
+    "noise": (0.2, MRQ),
+    "target_noise": (0.2, MRQ),
+    "noise_clip": (0.3, MRQ),
+}
+
+# Chosen for runs of thousands of steps, not hundreds of thousands; see docs/mrq.md.
+_MRQ_CPU: Values = _MRQ_PAPER | {
+    "action_repeat": (4, OURS),
+    "discount": (0.97, OURS),  # per four frames
+    "replay_capacity": (100_000, OURS),
+    "shift": (2, OURS),  # relative to 48 pixels as much as 4 of 84
+    "batch_size": (128, OURS),
+    "explore_steps": (1000, OURS),
+    "latent_dim": (128, OURS),
+    "action_dim": (64, OURS),
+    "hidden": (256, OURS),
+    "channels": (16, OURS),
+    "strides": ((2, 2, 1, 1), OURS),
+    "learning_rate": (1e-3, OURS),
+    "encoder_learning_rate": (3e-4, OURS),
+    "horizon": (3, OURS),
+    "target_every": (100, OURS),  # values grow by three steps with each copy
+    "action_penalty": (0.01, OURS),  # small actors saturate without it
+}
+
+
+def mrq_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
+    """The settings that differ from other agents'; frames per action depend on the task."""
+    if not task.startswith("gym:"):
+        return {"paper": _MRQ_PAPER, "cpu": _MRQ_CPU}[name]
+    values = _MRQ_PAPER if name == "paper" else _MRQ_CPU | {"discount": (0.99, MRQ)}
+    return values | {"action_repeat": (1, MRQ)}
+
+
 SHEEPRL = "sheeprl's dreamer_v3_S"
 
 _DREAMER_PAPER: Values = {

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from revbis.agents.presets import dreamerv3_presets, taco_presets, tdmpc_presets
+from revbis.agents.presets import dreamerv3_presets, mrq_presets, taco_presets, tdmpc_presets
 from revbis.agents.settings import (
     OF_OBJECTIVE,
     DreamerV3Settings,
     DrQV2Settings,
+    MRQSettings,
     OwnSettings,
     TacoSettings,
     TDMPCSettings,
@@ -46,6 +47,9 @@ class AgentEntry:
         requires: A module outside the core that it needs, and the extra of revbis that installs it.
         acting: "module:function" that returns its `InferenceState`; None if it cannot be
             exported.
+        discrete: Whether it can choose among discrete actions; it is then built with discrete=True
+            where a task has them, acts with vectors whose largest number is the choice, and learns
+            from such vectors.
     """
 
     name: str
@@ -57,6 +61,7 @@ class AgentEntry:
     presets: Callable[[str, str, str], Mapping[str, tuple[Any, str]]] | None = None
     requires: tuple[str, str] | None = None
     acting: str | None = None
+    discrete: bool = False
 
     @property
     def flags(self) -> frozenset[str]:
@@ -130,12 +135,14 @@ _OBJECTIVES: dict[str, Any] = {"objectives": True, "of_objective": OF_OBJECTIVE}
 _DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", **_OBJECTIVES)
 _TACO = "TACO: DrQ-v2 with action tokens and contrastive losses"
 _TDMPC = "TD-MPC: planning in a learned latent space"
+_MRQ = "MR.Q: values and policy read a model's embedding"
 _DREAMERV3 = "Dreamer-v3 by sheeprl; needs revbis[dreamer]"
 _SHEEPRL: dict[str, Any] = {"requires": ("sheeprl", "dreamer"), "exported": False}
 _SHIPPED = (
     _DRQV2,
     _shipped("Taco", TacoSettings, _TACO, presets=taco_presets),
     _shipped("TDMPC", TDMPCSettings, _TDMPC, presets=tdmpc_presets),
+    _shipped("MRQ", MRQSettings, _MRQ, presets=mrq_presets, discrete=True),
     _shipped("DreamerV3", DreamerV3Settings, _DREAMERV3, presets=dreamerv3_presets, **_SHEEPRL),
 )
 _OWN = AgentEntry(f"{OWN}{FORM}", OwnSettings, FORM, f"your own (--agent {FORM})")
@@ -192,6 +199,7 @@ def make_agent(
     *,
     seed: int,
     device: str = "cpu",
+    discrete: bool = False,
 ) -> Agent:
     """Builds the agent of a method.
 
@@ -199,18 +207,26 @@ def make_agent(
         method: Name of the method.
         settings: Settings, of the agent's own class.
         observation_shape: (C, H, W) of stacked frames of uint8, or (D,) of float32 vectors.
-        action_size: Dimension of an action.
+        action_size: Dimension of an action, or the number of discrete ones.
         seed: Seed of everything random in the agent.
         device: Device of its networks.
+        discrete: Whether actions are a choice, as of `TaskEnv.discrete`.
 
     Raises:
-        ValueError: For sizes that do not match; for an agent of the user's own that does not work,
-            with what is wrong.
+        ValueError: For sizes that do not match; for discrete actions and an agent that has none;
+            for an agent of the user's own that does not work, with what is wrong.
     """
     shape, entry = tuple(observation_shape), resolve(method).agent
+    if discrete and not entry.discrete:
+        able = [each.name for each in agents() if each.discrete]
+        raise ValueError(
+            f"{method} needs continuous actions, but the task's are a choice of {action_size}: use "
+            f"--method {' or '.join(able)}"
+        )
     if entry.name.startswith(OWN):
         from revbis.agents.plugins import load_plugin
 
         return load_plugin(entry.builder, shape, action_size, settings, seed=seed, device=device)
     build: Callable[..., Agent] = load_factory(entry.builder)
-    return build(shape, action_size, settings, seed=seed, device=device)
+    choice = {"discrete": True} if discrete else {}
+    return build(shape, action_size, settings, seed=seed, device=device, **choice)

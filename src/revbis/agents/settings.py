@@ -11,6 +11,7 @@ import tyro
 from msgspec import Meta
 
 from revbis.io import schema
+from revbis.io.plugins import is_factory_name
 from revbis.io.schema import (
     Above,
     AboveOrZero,
@@ -25,7 +26,13 @@ from revbis.io.schema import (
     Text,
     UpTo4096,
 )
-from revbis.objectives.registry import OBJECTIVES, accepted_options, check_name, needs_one_step
+from revbis.objectives.registry import (
+    OBJECTIVES,
+    accepted_options,
+    check_name,
+    needs_one_step,
+    trains_psi,
+)
 
 Shape = tuple[int, ...]
 
@@ -62,9 +69,19 @@ class AgentSettings:
         return False
 
     @property
-    def prioritised(self) -> bool:
-        """Whether the replay buffer must draw sequences by priority."""
-        return False
+    def prioritised(self) -> Literal["sequences", "transitions"] | None:
+        """What the replay buffer must draw by priority; None for nothing."""
+        return None
+
+    @property
+    def variant(self) -> str:
+        """What distinguishes its runs from others of the method, in folders and tables."""
+        return ""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The user's own code that the settings name, as package.module:factory."""
+        return ()
 
     @property
     def idle(self) -> dict[str, str]:
@@ -142,9 +159,10 @@ class ActorCriticSettings(AgentSettings):
     An objective is here any loss that trains the encoder beside the critic's.
     """
 
-    mode: Literal["joint", "alternating", "balanced"] = "alternating"
+    mode: Literal["joint", "alternating", "balanced", "decoupled"] = "alternating"
     """joint adds the objective to the critic's loss; alternating gives it its own encoder pass;
-    balanced needs one pass too, and scales its gradient at the features to the critic's."""
+    balanced needs one pass too, and scales its gradient at the features to the critic's; decoupled
+    (not for taco) lets critic and actor read φ, and the objective alone train the encoder."""
     feature_dim: Size = 50
     """Width of the actor's and the critic's trunk."""
     latent_dim: Size = 50
@@ -290,6 +308,11 @@ class DrQV2Settings(ActorCriticSettings):
         return self.objective is not None and self.transition == "one_step"
 
     @property
+    def decoupled(self) -> bool:
+        """Whether critic and actor read φ, which the objective alone trains."""
+        return self.objective is not None and self.mode == "decoupled"
+
+    @property
     def objective_options(self) -> dict[str, Any]:
         """The options for `make_objective` that are set."""
         options = {
@@ -348,6 +371,11 @@ class TacoSettings(ActorCriticSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mode == "decoupled":
+            raise ValueError(
+                "mode decoupled is DrQ-v2's, whose critic reads an objective's φ; use joint, "
+                "alternating or balanced"
+            )
         if self.token_dim is not None and self.tokens == "identity":
             raise ValueError("token_dim is of learned tokens: drop it, or use tokens learned")
         if self.has_losses and self.explore_steps < self.action_steps:
@@ -445,9 +473,9 @@ class TDMPCSettings(AgentSettings):
             raise ValueError(f"momentum must be at most 1, got {self.momentum:g}")
 
     @property
-    def prioritised(self) -> bool:
+    def prioritised(self) -> Literal["sequences"]:
         """Sequences are drawn by their priority."""
-        return True
+        return "sequences"
 
     @property
     def least_steps(self) -> int:
@@ -555,3 +583,117 @@ class DreamerV3Settings(AgentSettings):
             numbers += channels * side**2
             side, channels = side // 2, channels * 2
         return _DREAMER_PASSES * batch * self.sequence_length * numbers * _FLOAT
+
+
+MODEL = "model"  # MR.Q's own representation loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class MRQSettings(AgentSettings):
+    """MR.Q; the defaults are those of its public code."""
+
+    representation: tuple[Text, ...] = (MODEL,)
+    """The losses that train the encoders, in any number: model is MR.Q's own, others are objectives
+    by name or as package.module:factory."""
+    objective_weight: AboveOrZero = 0.1
+    """Length of the gradient at zs of the second and each further loss, relative to the first's."""
+    coefficient_learning_rate: Above = 1e-4
+    """Adam's learning rate for the coefficient c of objectives that have one."""
+    batch_size: Batch = 256
+    """Transitions in an update, and windows in one of the encoders."""
+    explore_steps: CountOrZero = 10_000
+    """Agent steps with uniformly random actions at the start."""
+    latent_dim: Size = 512
+    """Width of zs, the embedding of a state, and of zsa, that of a state and an action."""
+    action_dim: Size = 256
+    """Width of an action's embedding, from which zsa is made."""
+    hidden: Size = 512
+    """Width of hidden layers."""
+    channels: UpTo4096 = 32
+    """Channels of each convolution."""
+    strides: tuple[Stride, Stride, Stride, Stride] = (2, 2, 2, 1)
+    """Strides of the four convolutions."""
+    learning_rate: Above = 3e-4
+    """AdamW's learning rate for values and policy."""
+    encoder_learning_rate: Above = 1e-4
+    """AdamW's learning rate for the encoders and the heads of their losses."""
+    weight_decay: AboveOrZero = 1e-4
+    """AdamW's weight decay."""
+    horizon: UpTo4096 = 5
+    """Steps that the model is unrolled over."""
+    consistency_weight: AboveOrZero = 1.0
+    """Weight of the latent dynamics in the model's loss."""
+    reward_weight: AboveOrZero = 0.1
+    """Weight of the rewards in the model's loss."""
+    termination_weight: AboveOrZero = 0.1
+    """Weight of terminations in the model's loss, once an episode has terminated."""
+    gradient_clip: Above = 20.0
+    """Largest length of the values' gradient; longer ones are shortened to it."""
+    target_every: Count = 250
+    """Updates between two copies of the networks to their targets; with each copy the encoders get
+    as many updates in a row."""
+    priority_exponent: AboveOrZero = 0.4
+    """Exponent of the value errors by which transitions are drawn; 0 draws all alike."""
+    action_penalty: AboveOrZero = 1e-5
+    """Weight of the mean square of the policy's output before its tanh, which keeps it from
+    saturating."""
+    noise: AboveOrZero = 0.2
+    """Standard deviation of the exploration noise."""
+    target_noise: AboveOrZero = 0.2
+    """Standard deviation of the noise on target actions."""
+    noise_clip: Above = 0.3
+    """Largest absolute noise on target actions."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.representation
+        if not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"representation must name at least one loss, and none twice, got {list(names)}"
+            )
+        for name in self.objectives:
+            check_name(name, "representation", also=(MODEL,))
+        if all(name != MODEL and trains_psi(name) is False for name in names):
+            raise ValueError(
+                f"representation must train the state-action encoder, which {' and '.join(names)} "
+                f"does not have: add {MODEL}"
+            )
+        if self.objectives and self.batch_size < 2:
+            raise ValueError(
+                f"batch_size must be at least 2 to form pairs for {self.objectives[0]}, got 1"
+            )
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The losses that are objectives."""
+        return tuple(name for name in self.representation if name != MODEL)
+
+    @property
+    def variant(self) -> str:
+        """The losses, unless there is only the model's."""
+        return "" if self.representation == (MODEL,) else ",".join(self.representation)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The objectives that are the user's own."""
+        return tuple(name for name in self.objectives if is_factory_name(name))
+
+    @property
+    def prioritised(self) -> Literal["transitions"]:
+        """Transitions are drawn by their priority."""
+        return "transitions"
+
+    def check(self, observation_shape: Shape) -> None:
+        """Refuses images too small for the convolutions."""
+        if len(observation_shape) == 3:
+            check_strides(observation_shape[1:], self.strides)
+
+    def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
+        """Memory of the images and of the convolutions' activations in an encoder update."""
+        if len(observation_shape) != 3:
+            return 0
+        channels, side, _ = observation_shape
+        image = channels * side**2
+        maps = sum(after**2 for after in _sides_after(side, _KERNELS, self.strides))
+        numbers = image + self.channels * maps
+        return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)

@@ -248,7 +248,7 @@ def _labels(runs: Sequence[Run]) -> dict[Any, str]:
         named = [] if run.config.name is None else [run.config.name]
         own = sorted(differing[label] & values.keys())
         marks = named + [f"{name}={values[name]}" for name in own]
-        text = f"{run.config.method} ({', '.join(marks)})" if marks else label
+        text = f"{run.config.system} ({', '.join(marks)})" if marks else label
         labels[label, run.settings] = text
     return labels
 

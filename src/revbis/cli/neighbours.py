@@ -53,6 +53,6 @@ def command(
     )
     path = out or run / NEIGHBOURS
     draw_neighbours(
-        nearest, path, f"{config.task}, {config.method}: nearest states under the learned metric"
+        nearest, path, f"{config.task}, {config.system}: nearest states under the learned metric"
     )
     print(f"written to {path}")

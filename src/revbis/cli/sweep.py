@@ -160,7 +160,7 @@ def _measure(plan: Plan) -> dict[str, Speed] | None:
     """
     speeds: dict[str, Speed] = {}
     for config in representatives(plan.sweep.entries):
-        what = f"{config.task}, {config.method}"
+        what = f"{config.task}, {config.system}"
         print(f"measuring {what}, for at most 20 s ...", file=sys.stderr, flush=True)
         try:
             speed = speeds[agent_of(config)] = measure_speed(config)

@@ -101,7 +101,7 @@ def _measure(
 
     config, agent, frames, *_ = open_run_at(folder, trust=trust)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
-    title = f"{config.task}, {config.method}, seed {config.seed}"
+    title = f"{config.task}, {config.system}, seed {config.seed}"
     values = measure_agent(
         config.environment,
         config.discount,

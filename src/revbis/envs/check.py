@@ -12,7 +12,7 @@ from gymnasium import Env
 from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 
-from revbis.envs.gymnasium import action_problem, image_problem, is_image
+from revbis.envs.gymnasium import action_problem, image_problem, is_discrete, is_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _STEPS = 2000
 _EPISODES = 5
 _LARGE_REWARD = 100.0
+_DISCRETE = "actions are discrete, which only one agent has: train with --method mrq"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def check_environment(env: Env[Any, Any]) -> list[Violation]:
     if problem is not None:
         return [Violation("wrong", problem)]  # without actions nothing else can be checked
     violations: list[Violation] = []
+    if is_discrete(env.action_space):
+        violations.append(Violation("advice", _DISCRETE))
     try:
         start: Any = env.reset(seed=0)
         if not (isinstance(start, tuple) and len(start) == 2 and isinstance(start[1], dict)):

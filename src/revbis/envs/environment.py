@@ -22,7 +22,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
     """A task with scaled actions, action repeat and stacked frames.
 
     Observations are `uint8 [3 · frame_stack, pixels, pixels]` (or the task's vector, `float32`),
-    actions `float32` in [−1, 1].
+    actions `float32` in [−1, 1]. Where actions are `discrete`, the largest number is the choice.
 
     `info` holds `frame` (the newest single frame: all that a replay buffer needs to store),
     `frames` (simulator steps so far in the episode), `state` (the simulator's state vector),
@@ -50,6 +50,7 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
         state_noise: StateNoise | None = None,
     ) -> None:
         self.simulation, self.identity = simulation, identity
+        self.discrete: bool = getattr(simulation, "discrete", False)
         self.action_repeat = action_repeat
         self.render_mode = "rgb_array" if pixels else None
         self.render_seconds = 0.0

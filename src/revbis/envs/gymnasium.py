@@ -17,7 +17,7 @@ from revbis.io.plugins import load_factory, search_working_folder
 
 if TYPE_CHECKING:
     from gymnasium import Env
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Discrete
     from numpy.typing import NDArray
 
     from revbis.envs.rendering import Quality
@@ -27,6 +27,13 @@ def _is_box(space: object) -> TypeGuard[Box]:
     from gymnasium.spaces import Box  # here, so that the names of suites need no Gymnasium
 
     return isinstance(space, Box)
+
+
+def is_discrete(space: object) -> TypeGuard[Discrete]:
+    """Whether actions are a choice of a few."""
+    from gymnasium.spaces import Discrete
+
+    return isinstance(space, Discrete)
 
 
 def is_image(space: object) -> bool:
@@ -40,7 +47,8 @@ def is_image(space: object) -> bool:
 class GymSimulation:
     """An environment that draws itself.
 
-    Its image is its observation if that is an image, else what its `render` returns, resized.
+    Its image is its observation if that is an image, else what its `render` returns, resized. A
+    discrete action is the largest of as many numbers as there are choices.
 
     Args:
         env: The environment.
@@ -54,7 +62,12 @@ class GymSimulation:
         problem = action_problem(actions)
         if problem is not None:
             raise ValueError(f"{task}: {problem}")
-        self.low, self.high = actions.low.astype(np.float64), actions.high.astype(np.float64)
+        self.discrete = is_discrete(actions)
+        if self.discrete:
+            self.high = np.ones(int(actions.n))
+            self.low, self._first = -self.high, int(actions.start)
+        else:
+            self.low, self.high = actions.low.astype(np.float64), actions.high.astype(np.float64)
         self._dtype = actions.dtype
         self._draws = not is_image(env.observation_space)
         if size and self._draws and env.render_mode != "rgb_array":
@@ -80,7 +93,8 @@ class GymSimulation:
 
     def step(self, action: NDArray[np.float64]) -> SimulationStep:
         """One step; only its own `terminated` is a termination."""
-        answer = self._env.step(action.astype(self._dtype))
+        taken = action.astype(self._dtype) if not self.discrete else self._chosen(action)
+        answer = self._env.step(taken)
         self._observation, reward, terminated, truncated, info = answer
         success = info.get("success", info.get("is_success"))
         return SimulationStep(
@@ -115,6 +129,9 @@ class GymSimulation:
     def close(self) -> None:
         """Closes it."""
         self._env.close()
+
+    def _chosen(self, action: NDArray[np.float64]) -> Any:
+        return self._dtype.type(self._first + int(action.argmax()))
 
     def _rendered(self) -> Pixels:
         renderer = getattr(self._env.unwrapped, "mujoco_renderer", None)
@@ -162,10 +179,12 @@ def _is_vector(space: object) -> bool:
 
 def action_problem(space: object) -> str | None:
     """What is wrong with an action space, if anything."""
+    if is_discrete(space):
+        return None if space.n > 1 else f"there must be a choice of actions, got {space}"
     if not _is_box(space) or len(space.shape) != 1 or space.dtype.kind != "f":
         return (
-            f"actions must be continuous (a one-dimensional Box of floats), got {space}; discrete "
-            "actions are not supported"
+            "actions must be continuous (a one-dimensional Box of floats) or a choice (Discrete), "
+            f"got {space}"
         )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         return f"actions must have finite bounds, got {space}; give the Box low and high"
@@ -209,7 +228,7 @@ def _check_registered(name: str) -> None:
 REGISTERED = Suite(
     name="gym",
     form="gym:ID",
-    description="any Gymnasium environment with continuous actions",
+    description="any Gymnasium environment; discrete actions for mrq",
     make=_make_registered,
     example="gym:Pendulum-v1",
     extra="gym",

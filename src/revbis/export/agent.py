@@ -221,7 +221,8 @@ def load(folder: str | Path) -> TrainedAgent:
         settings, shape = config.agent.for_inference(), content["observation_shape"]
         settings.check(tuple(shape))
         size = content["action_size"]
-        agent = make_agent(config.method, settings, shape, size, seed=config.seed)
+        choice = content.get("discrete", False)
+        agent = make_agent(config.method, settings, shape, size, seed=config.seed, discrete=choice)
         parts, numbers = inference_state(config.method, agent), content["numbers"]
         if numbers.keys() != parts.numbers.keys():
             wanted, got = sorted(parts.numbers), sorted(numbers)
@@ -266,6 +267,19 @@ def check_method(method: str) -> str:
     return resolved.agent.acting
 
 
+def check_code(config: Config) -> None:
+    """Refuses settings of an agent that name code of the user's.
+
+    Raises:
+        ValueError: With the code, and what to do.
+    """
+    if config.agent.code:
+        raise ValueError(
+            f"{config.label} cannot be exported: {config.agent.code[0]} is code of your own, and "
+            "an export contains no code; revbis.open_run(RUN, trust=True) opens the run"
+        )
+
+
 def _config(content: ExportFile) -> Config:
     """The run's settings; the method is checked first, so that no code of the user's is named."""
     method = content["config"].get("method")
@@ -273,6 +287,7 @@ def _config(content: ExportFile) -> Config:
         raise ValueError(f"its method must be a name, got {method!r:.80}")
     check_method(method)
     config, shape = Config.from_saved(content["config"]), tuple(content["observation_shape"])
+    check_code(config)
     wanted = config.observation_shape if config.observation == "pixels" else shape[:1]
     if shape != wanted:
         raise ValueError(f"its observation_shape must be {wanted}, got {shape}")

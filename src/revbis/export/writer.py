@@ -14,6 +14,7 @@ from revbis.export.agent import (
     FORMAT,
     SETTINGS,
     WEIGHTS,
+    check_code,
     check_method,
     inference_state,
     load,
@@ -51,7 +52,7 @@ A policy and its embedding of observations, trained with revbis {version} for {f
 | method | {method} |
 | preset, seed | {preset}, {seed} |
 | observations | {observations} |
-| actions | float32 ({actions},) in [−1, 1], each repeated for {repeat} frames |
+| actions | {actions}, each repeated for {repeat} frames |
 {returns}| revision of revbis | {revision} |
 
 The command that trained it:
@@ -86,20 +87,26 @@ def card(
     kind = "stacked frames, uint8" if len(shape) == 3 else "state vectors, float32"
     return _CARD.format(
         tags=", ".join(json.dumps(_line(tag)) for tag in (config.method, config.task)),
-        method=_line(config.method),
+        method=_line(config.system),
         task=_line(config.task),
         version=content["versions"].get("revbis", "of an unknown version"),
         frames=content["frames"],
         preset=config.preset,
         seed=config.seed,
         observations=f"{kind} {shape}",
-        actions=content["action_size"],
+        actions=_actions(content["action_size"], content.get("discrete", False)),
         repeat=config.action_repeat,
         returns=_returns(evaluations, content["frames"]),
         revision=_line(content["revision"] or "not recorded"),
         command=_line(command_line(replace(config, out=RunSettings.out))),
         folder=_line(folder),
     )
+
+
+def _actions(size: int, discrete: bool) -> str:
+    if discrete:
+        return f"one of {size}, as a one-hot vector, float32 ({size},)"
+    return f"float32 ({size},) in [−1, 1]"
 
 
 def _returns(evaluations: Sequence[Evaluation], frames: int) -> str:
@@ -139,7 +146,9 @@ def write_export(run: Path, out: Path, *, trust: bool = False) -> None:
         OSError: For example if the disk is full; `out` is then what it was before.
     """
     run, out = unpacked(run), out.resolve()
-    check_method(Config.read(run / CONFIG).method)
+    config = Config.read(run / CONFIG)
+    check_method(config.method)
+    check_code(config)
     _check_replaceable(out)
     unfinished = out.with_name(f".{os.getpid()}-{out.name}")
     with new_folder(out.parent), naming(out):
@@ -171,6 +180,7 @@ def _write(run: Path, folder: Path, name: str, trust: bool) -> None:
         "frames": frames,
         "observation_shape": list(parts.observation_shape),
         "action_size": parts.action_size,
+        "discrete": parts.discrete,
         "numbers": {**parts.numbers},
         "weights": {"bytes": path.stat().st_size, "digest": digest(path)},
         "versions": about.get("versions", {}),

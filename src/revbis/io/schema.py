@@ -180,6 +180,7 @@ class ExportFile(TypedDict):
     frames: CountOrZero
     observation_shape: Annotated[list[Size], Meta(min_length=1, max_length=3)]
     action_size: Size
+    discrete: NotRequired[bool]  # exports of before have none
     numbers: dict[str, int | float]
     weights: FileEntry
     versions: dict[str, str]

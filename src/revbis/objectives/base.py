@@ -482,14 +482,20 @@ class BaseObjective(nn.Module):
         action_dim: A, the width of the actions, or the number of discrete ones.
         normalisation: Scale embeddings to length 1.
         discrete: Actions may be integers below A, [B] or [B, 1]; losses see one-hot vectors.
+        psi: The owner's state-action encoder, psi(z, action) → [B, D], for an objective that has
+            one: it is read instead of a head of the objective's own, with z as the owner has it.
+            Its parameters stay the owner's.
 
     Attributes:
         compares: What `embed` embeds: "state" or "state_action".
         metric: The exact metric it is meant to learn, one of `revbis.tabular.METRICS`.
         policy_actions: Which of policy_action and next_policy_action it needs.
         steps: Batches so far.
+        psi: The state-action encoder, where there is one.
+        owned: Whether ψ is the owner's.
     """
 
+    psi: Any
     compares: Level = "state"
     metric: str = "revised"
     policy_actions: tuple[str, ...] = ()
@@ -508,8 +514,12 @@ class BaseObjective(nn.Module):
         *,
         normalisation: bool = False,
         discrete: bool = False,
+        psi: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        self.owned = psi is not None
+        if psi is not None:  # past PyTorch's registration: parameters and state are without it
+            object.__setattr__(self, "psi", psi)
         self.latent_dim, self.action_dim = latent_dim, action_dim
         self.normalisation, self.discrete = normalisation, discrete
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))

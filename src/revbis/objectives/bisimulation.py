@@ -264,6 +264,7 @@ class BisimulationObjective(BaseObjective):
             pair, or this number.
         reward_scale: Divide reward gaps by a "running" scale, or by "none".
         discrete: Actions may be integers.
+        psi: The owner's ψ, where the design has one; None for one of its own.
     """
 
     def __init__(
@@ -280,17 +281,19 @@ class BisimulationObjective(BaseObjective):
         coefficient: Literal["learned", "discount"] | float = "learned",
         reward_scale: RewardScale = "none",
         discrete: bool = False,
+        psi: nn.Module | None = None,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
+        embedding: dict[str, Any] = {"normalisation": normalisation, "discrete": discrete}
+        super().__init__(latent_dim, action_dim, **embedding, psi=psi)
         self.design, self.beta = design, beta
         self.compares = "state_action" if design.state_action else "state"
         self.policy_actions = design.policy_actions
         self.rowwise = pairing == "permuted"
         self.squared = loss == "squared"
         self.regression = nn.MSELoss() if self.squared else nn.HuberLoss()
-        self.psi = (
-            StateActionEncoder(latent_dim, action_dim, hidden) if design.state_action else None
-        )
+        if not self.owned:
+            sizes = (latent_dim, action_dim, hidden)
+            self.psi = StateActionEncoder(*sizes) if design.state_action else None
         learned = design.adaptive and coefficient == "learned"
         self.coefficient = AdaptiveCoefficient() if learned else None
         self.c = coefficient if isinstance(coefficient, float) else None
@@ -369,8 +372,10 @@ class BisimulationObjective(BaseObjective):
 
     def _embed(self, z: Tensor, action: Tensor) -> Tensor:
         """`embed` of checked actions."""
-        z = self.scale(z)
-        return z if self.psi is None else self.scale(self.psi(z, action))
+        scaled = self.scale(z)
+        if self.psi is None:
+            return scaled
+        return self.scale(self.psi(z if self.owned else scaled, action))
 
     def _between(self, x: Tensor, partner: Tensor | None) -> Tensor:
         """Distances of the pairs, [B, B], or [B] for permuted ones."""

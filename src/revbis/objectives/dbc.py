@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +18,24 @@ _LOG_DEVIATION = (-10.0, 2.0)
 
 
 class GaussianDynamics(nn.Module):
-    """Predicts the next embedding as a diagonal Gaussian from [φ(s), a]."""
+    """Predicts the next embedding as a diagonal Gaussian from [φ(s), a], or from ψ(φ(s), a).
 
-    def __init__(self, latent_dim: int, action_dim: int, hidden: int) -> None:
+    Args:
+        inputs: Width of what it reads.
+        latent_dim: D.
+        hidden: Width of its hidden layer; None for none: the owner's ψ has them.
+    """
+
+    def __init__(self, inputs: int, latent_dim: int, hidden: int | None) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(latent_dim + action_dim, hidden),
-            nn.LayerNorm(hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, 2 * latent_dim),
-        )
+        self.layers: nn.Module = nn.Linear(inputs, 2 * latent_dim)
+        if hidden is not None:
+            first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, 2 * latent_dim)
+            self.layers = nn.Sequential(first, nn.LayerNorm(hidden), nn.ReLU(), last)
 
-    def forward(self, z: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, D] and [B, A] → mean and standard deviation, [B, D] each."""
-        mean, log_deviation = self.layers(torch.cat([z, action.to(z.dtype)], dim=1)).chunk(2, dim=1)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, inputs] → mean and standard deviation, [B, D] each."""
+        mean, log_deviation = self.layers(x).chunk(2, dim=1)
         return mean, log_deviation.clamp(*_LOG_DEVIATION).exp()
 
 
@@ -50,7 +54,8 @@ class DBCObjective(BaseObjective):
 
     Its representation loss is the sum of that regression, which reaches φ alone, and of the
     dynamics' negative log-likelihood, which reaches φ and the dynamics. Arguments as for
-    `BisimulationObjective`; there is no ψ and no coefficient.
+    `BisimulationObjective`; there is no coefficient, and no ψ but the owner's, in which the
+    dynamics are then linear.
     """
 
     metric = "pi_bisimulation"
@@ -65,16 +70,23 @@ class DBCObjective(BaseObjective):
         hidden: int = 512,
         pairing: Pairing = "permuted",
         discrete: bool = False,
+        psi: nn.Module | None = None,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
+        embedding: dict[str, Any] = {"normalisation": normalisation, "discrete": discrete}
+        super().__init__(latent_dim, action_dim, **embedding, psi=psi)
         self.rowwise = pairing == "permuted"
         self.regression = nn.HuberLoss() if loss == "huber" else nn.MSELoss()
-        self.dynamics = GaussianDynamics(latent_dim, action_dim, hidden)
+        inputs = latent_dim if psi is not None else latent_dim + action_dim
+        self.dynamics = GaussianDynamics(inputs, latent_dim, None if psi is not None else hidden)
 
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:
         """The losses of a checked batch; the generator draws partners when pairs are permuted."""
         embedding = self.embed(batch.z, batch.action)
-        mean, deviation = self.dynamics(embedding, batch.action)
+        if self.owned:
+            inputs = self.psi(batch.z, batch.action)
+        else:
+            inputs = torch.cat([embedding, batch.action.to(embedding.dtype)], dim=1)
+        mean, deviation = self.dynamics(inputs)
         next_embedding = self.embed(batch.next_z, batch.action)
         likelihood = gaussian_nll(mean, deviation, next_embedding)
 

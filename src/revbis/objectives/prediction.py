@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ class PredictionObjective(BaseObjective):
         normalisation: Scale embeddings and predictions of them to length 1.
         hidden: Width of the hidden layer of each model.
         discrete: Actions may be integers.
+        psi: The owner's ψ: the models are then linear in ψ(φ(s), a).
     """
 
     def __init__(
@@ -45,10 +46,16 @@ class PredictionObjective(BaseObjective):
         normalisation: bool = False,
         hidden: int = 1024,
         discrete: bool = False,
+        psi: nn.Module | None = None,
     ) -> None:
-        super().__init__(latent_dim, action_dim, normalisation=normalisation, discrete=discrete)
+        embedding: dict[str, Any] = {"normalisation": normalisation, "discrete": discrete}
+        super().__init__(latent_dim, action_dim, **embedding, psi=psi)
         error = nn.MSELoss if loss == "squared" else nn.HuberLoss
         self.error = error(reduction="none")
+        if psi is not None:
+            self.dynamics: nn.Module = nn.Linear(latent_dim, latent_dim)
+            self.reward: nn.Module | None = nn.Linear(latent_dim, 1) if rewards else None
+            return
         inputs = latent_dim + action_dim
         self.dynamics = _model(inputs, hidden, latent_dim)
         self.reward = _model(inputs, hidden, 1) if rewards else None
@@ -56,7 +63,10 @@ class PredictionObjective(BaseObjective):
     def compute(self, batch: Transitions, generator: torch.Generator | None) -> ObjectiveOutput:  # noqa: ARG002
         """The loss of a checked batch; nothing in it is random."""
         z, wanted = self.scale(batch.z), self.scale(batch.next_z)
-        inputs = torch.cat([z, batch.action.to(z.dtype)], dim=1)
+        if self.owned:
+            inputs = self.psi(batch.z, batch.action)
+        else:
+            inputs = torch.cat([z, batch.action.to(z.dtype)], dim=1)
         following = self.scale(self.dynamics(inputs))
         loss = self.error(following, wanted).sum(dim=1).mean()
         predicted = {"next": (following.detach(), wanted)}

@@ -6,6 +6,7 @@ An objective's module loads when it is made.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from revbis.io import schema
@@ -132,6 +133,7 @@ class ObjectiveEntry:
         one_step: Whether it learns from one-step transitions only, because it models what follows
             one action.
         version: Raised when its numbers change: results that are kept are found by it.
+        psi: Whether it trains a state-action encoder, which its owner may pass as `psi`.
     """
 
     name: str
@@ -141,6 +143,7 @@ class ObjectiveEntry:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     one_step: bool = False
     version: int = 1
+    psi: bool = False
 
 
 def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
@@ -155,13 +158,15 @@ def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
     if design.tied:
         defaults |= {"reward_scale": "running"}
     builder = "revbis.objectives.bisimulation:make"
-    return ObjectiveEntry(name, builder, design.description, tuple(options), defaults)
+    about = (name, builder, design.description, tuple(options), defaults)
+    return ObjectiveEntry(*about, psi=design.state_action)
 
 
 def _baseline(name: str, description: str, *, rewards: bool) -> ObjectiveEntry:
     builder = "revbis.objectives.prediction:PredictionObjective"
     options = ("loss", "normalisation", "hidden", "discrete")
-    return ObjectiveEntry(name, builder, description, options, {"rewards": rewards}, one_step=True)
+    about = (name, builder, description, options, {"rewards": rewards})
+    return ObjectiveEntry(*about, one_step=True, psi=True)
 
 
 _ENTRIES = (
@@ -171,6 +176,7 @@ _ENTRIES = (
         "revbis.objectives.dbc:DBCObjective",
         "L1 distance between states, (1, γ), learned dynamics",
         _OPTIONS,
+        psi=True,
     ),
     _baseline("zp", "no metric: predicts the next embedding", rewards=False),
     _baseline("deepmdp", "no metric: predicts next embedding and reward", rewards=True),
@@ -223,7 +229,14 @@ def needs_one_step(name: str) -> bool:
     return name in OBJECTIVES and OBJECTIVES[name].one_step
 
 
-def make_objective(name: str, latent_dim: int, action_dim: int, **options: object) -> Objective:
+def trains_psi(name: str) -> bool | None:
+    """Whether an objective trains its owner's state-action encoder; None of a user's own."""
+    return OBJECTIVES[name].psi if name in OBJECTIVES else None
+
+
+def make_objective(
+    name: str, latent_dim: int, action_dim: int, *, psi: object = None, **options: object
+) -> Objective:
     """An objective by name.
 
     Args:
@@ -237,6 +250,9 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
             **options).
         latent_dim: Width of the embeddings.
         action_dim: Width of the actions, or the number of discrete ones.
+        psi: Your own state-action encoder, a module psi(z, action) → [B, latent_dim], for the
+            objectives that train one; its parameters stay yours. A factory of your own gets it if
+            it has such an argument.
         **options: discrete (bool: actions may be integers), loss ("huber" | "squared"),
             normalisation (bool), beta (MICo's angle weight), hidden (width of the head), pairing
             ("all" | "permuted"), coefficient ("learned" | "discount" | a number in (0, 1)),
@@ -254,12 +270,30 @@ def make_objective(name: str, latent_dim: int, action_dim: int, **options: objec
         checked = {each: _check_option(entry, each, value) for each, value in options.items()}
         options = {**entry.defaults, **checked}
     builder = name if entry is None else entry.builder
+    if psi is not None:
+        options |= _owners_psi(name, builder, psi)
     if builder.startswith("revbis."):
         objective: Objective = load_factory(builder)(latent_dim, action_dim, **options)
         return objective
     from revbis.objectives.plugins import load_plugin
 
     return load_plugin(builder, latent_dim, action_dim, options)
+
+
+def _owners_psi(name: str, builder: str, psi: object) -> dict[str, object]:
+    """The option that passes ψ on; none for a factory that takes none.
+
+    Raises:
+        ValueError: For what cannot be called, or an objective without ψ.
+    """
+    if not callable(psi):
+        raise ValueError(f"psi must be a module, psi(z, action), got {psi!r:.80}")
+    trained = trains_psi(name)
+    if trained is None:
+        trained = "psi" in signature(load_factory(builder)).parameters
+    elif not trained:
+        raise ValueError(f"{name} has no state-action encoder: make it without psi")
+    return {"psi": psi} if trained else {}
 
 
 def _check_option(entry: ObjectiveEntry, option: str, value: Any) -> Any:

@@ -82,6 +82,28 @@ class Sequences(NamedTuple):
     discount: Tensor
 
 
+class Windows(NamedTuple):
+    """The steps that follow transitions, up to T of them, on the CPU, in memory of their own.
+
+    The action at obs[:, t] gives reward[:, t] and discount[:, t], and leads to obs[:, t + 1].
+    Steps beyond an episode's end repeat its last one and are not `valid`.
+
+    Attributes:
+        obs: uint8 [B, T + 1, stack·C, H, W], the oldest frame of a stack first; float32
+            [B, T + 1, stack·D] for vectors.
+        action: float32 [B, T, A].
+        reward: Of single steps, float32 [B, T].
+        discount: The environment's, without γ: 0 at a termination, float32 [B, T].
+        valid: 1 for the episode's own steps, 0 beyond its end, float32 [B, T].
+    """
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    valid: Tensor
+
+
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
@@ -122,6 +144,25 @@ def n_step_returns(
                 break
         total[b], remaining[b], following[b] = gained, weight, record
     return total, remaining, following
+
+
+@compiled
+def steps_left(index: Ints, written: int, most: int, age: Array) -> Ints:
+    """Steps from each record to its episode's end or newest frame, `most` at most, [B].
+
+    Args:
+        index: Records that are not the last of their episode, [B].
+        written: How many records were ever written.
+        most: Where counting stops.
+        age: Steps since the episode's first frame, by slot of the ring.
+    """
+    count = np.ones(len(index), dtype=np.int64)
+    for b in range(len(index)):
+        following = index[b] + 2
+        while count[b] < most and following < written and age[following % len(age)] > 0:
+            count[b] += 1
+            following += 1
+    return count
 
 
 @compiled

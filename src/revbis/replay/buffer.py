@@ -194,13 +194,17 @@ class Replay:
             ValueError: If no transition can be sampled yet.
         """
         size: int = schema.convert(batch_size, schema.Batch, "batch_size")
+        self.ensure_some()
+        with self._timed():
+            return self.gather(self._generator.integers(len(self), size=size))
+
+    def ensure_some(self) -> None:
+        """Raises a ValueError if no transition can be sampled yet."""
         if not len(self):
             raise ValueError(
                 "sample needs at least one transition, but the replay has none; add a whole "
                 f"episode or {self.n_step} steps of one before"
             )
-        with self._timed():
-            return self.gather(self._generator.integers(len(self), size=size))
 
     def gather(self, positions: Ints) -> Batch:
         """The transitions at positions of the queue: 0 is the oldest, len(self) − 1 the newest.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from revbis.io import schema
-from revbis.replay.batch import Sequences, observe
+from revbis.replay.batch import Sequences, Windows, observe
 from revbis.replay.storage import StartQueue, has_full_stack
 
 if TYPE_CHECKING:
@@ -158,3 +158,27 @@ def gather_sequences(
         torch.from_numpy(ring.columns[name][slots]) for name in ("action", "reward", "discount")
     )
     return Sequences(obs.reshape(*seen.shape, *obs.shape[1:]), action, reward, discount)
+
+
+def gather_windows(
+    ring: Ring, starts: Ints, count: Ints, length: int, stack: int, shifts: Ints
+) -> Windows:
+    """The windows that start at these records.
+
+    Args:
+        ring: The records.
+        starts: Where the windows start, [B].
+        count: Steps of the episode in each, from 1 to `length`, [B].
+        length: Steps in each, T.
+        stack: Frames in an observation.
+        shifts: (dy, dx) of each image, window by window, [B·(T + 1), 2].
+    """
+    steps = np.arange(length + 1)
+    seen = starts[:, None] + np.minimum(steps, count[:, None])
+    obs = observe(ring, seen.reshape(-1), stack, shifts)
+    slots = seen[:, 1:] % ring.layout.capacity  # an action is stored with what came of it
+    action, reward, discount = (
+        torch.from_numpy(ring.columns[name][slots]) for name in ("action", "reward", "discount")
+    )
+    valid = torch.from_numpy((steps[1:] <= count[:, None]).astype(np.float32))
+    return Windows(obs.reshape(*seen.shape, *obs.shape[1:]), action, reward, discount, valid)

@@ -58,7 +58,7 @@ class RunSettings:
     """dmc:NAME, metaworld:NAME, gym:ID or package.module:factory."""
     method: str = "drqv2"
     """drqv2 alone, or with an objective by name (mico, simsr-rev, ...), or another agent: taco,
-    tdmpc or dreamerv3."""
+    tdmpc, mrq or dreamerv3."""
     preset: Literal["paper", "cpu"] = "paper"
     """Source of the defaults: paper (for GPUs) or cpu (smaller in every dimension)."""
     seed: Seed = 1
@@ -141,14 +141,22 @@ class Config(RunSettings):
     @property
     def directory(self) -> Path:
         """The run's own folder."""
-        task, method = (re.sub("[:/]", "-", name) for name in (self.task, self.method))
+        variant = self.agent.variant and f"-{self.agent.variant}"
+        named = (self.task, self.method + variant)
+        task, method = (re.sub("[:/]", "-", name) for name in named)
         name = "" if self.name is None else f"+{self.name}"
         return self.out / self.preset / task / f"{method}{name}" / f"seed-{self.seed}"
 
     @property
+    def system(self) -> str:
+        """The method, with the variant of its agent if there are several."""
+        variant = self.agent.variant
+        return f"{self.method}[{variant}]" if variant else self.method
+
+    @property
     def label(self) -> str:
-        """The method, with the run's name if it has one."""
-        return self.method if self.name is None else f"{self.method} ({self.name})"
+        """The method and its variant, with the run's name if it has one."""
+        return self.system if self.name is None else f"{self.system} ({self.name})"
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -172,8 +180,8 @@ class Config(RunSettings):
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The user's own code that it names, of the task, the agent and the objective."""
-        named = (imported_by(self.task), resolve(self.method).factory)
+        """The user's own code that it names, of the task, the agent and its objectives."""
+        named = (imported_by(self.task), resolve(self.method).factory, *self.agent.code)
         return tuple(name for name in named if name is not None)
 
     def as_dict(self) -> dict[str, Any]:

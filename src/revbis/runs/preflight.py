@@ -87,8 +87,8 @@ def check_unchanged(
 
 def _check_machine(config: Config) -> None:
     method = resolve(config.method)
-    if method.factory is not None:
-        load_factory(method.factory)
+    for factory in filter(None, (method.factory, *config.agent.code)):
+        load_factory(factory)
     if method.agent.requires is not None and not is_installed(method.agent.requires[0]):
         raise UnfitMachineError(missing_text(*method.agent.requires, config.method))
     try:

@@ -17,7 +17,7 @@ from revbis.envs import make_env
 from revbis.io import schema
 from revbis.io.files import digest_of_bytes
 from revbis.io.machine import resident_bytes
-from revbis.replay import PrioritisedReplay, Replay
+from revbis.replay import PrioritisedReplay, Replay, TransitionReplay
 from revbis.runs import alarms
 from revbis.runs.alarms import TrainingFailedError, divergence, write_diagnosis
 from revbis.runs.checkpoint import Checkpoint, Checkpoints, DamagedError
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluation", "saving")
 
+_REPLAYS: dict[str | None, type[Replay]] = {
+    None: Replay,
+    "sequences": PrioritisedReplay,
+    "transitions": TransitionReplay,
+}
 _WARM_UP = 20  # agent steps of a process, before its speed is measured: the first are slow
 
 
@@ -84,8 +89,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
     """The replay buffer of a run, still empty, of the run's capacity or another one."""
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
-    kind = PrioritisedReplay if config.agent.prioritised else Replay
-    return kind(
+    return _REPLAYS[config.agent.prioritised](
         config.replay_capacity if capacity is None else capacity,
         (3, *shape[1:]) if pixels else shape,
         int(env.action_space.shape[0]),
@@ -110,6 +114,7 @@ def build_agent(config: Config, env: TaskEnv, device: str) -> Agent:
         int(env.action_space.shape[0]),
         seed=config.seed,
         device=device,
+        discrete=env.discrete,
     )
 
 

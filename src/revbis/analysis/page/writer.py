@@ -121,7 +121,7 @@ def _draw(config: Config, agent: Any, path: Path) -> None:
     from revbis.representation.neighbours import draw_neighbours, find_neighbours
 
     nearest = find_neighbours(config, agent, episodes=4, queries=5, count=6, seed=config.seed)
-    draw_neighbours(nearest, path, f"{config.task}, {config.method}")
+    draw_neighbours(nearest, path, f"{config.task}, {config.system}")
 
 
 def _newest_checkpoint(folder: Path) -> float:
@@ -137,7 +137,7 @@ def _newest_checkpoint(folder: Path) -> float:
 def _name(run: Run) -> str:
     """A readable folder name that no other run has."""
     config = run.config
-    readable = re.sub(r"[^\w.-]+", "-", f"{config.task}-{config.method}-seed-{config.seed}")
+    readable = re.sub(r"[^\w.-]+", "-", f"{config.task}-{config.system}-seed-{config.seed}")
     return f"{readable}-{blake2b(str(run.folder).encode(), digest_size=4).hexdigest()}"
 
 
@@ -217,7 +217,7 @@ class PageWriter:
         media = {}
         with self._bar(2 * len(chosen)) as advance:
             for run in chosen:
-                text = f"video and neighbours: {run.config.task}, {run.config.method}"
+                text = f"video and neighbours: {run.config.task}, {run.config.system}"
                 advance(text)
                 media[run.folder] = self._media.of(run)
                 advance(text)
