@@ -48,9 +48,10 @@ if TYPE_CHECKING:
         normalise,
         simsr_distance,
     )
+    from revbis.objectives.laws import LawObjective, LawReading, LearnedBound, MeanObjective
     from revbis.objectives.prediction import PredictionObjective
 
-_MODULES = ("base", "bisimulation", "dbc", "distances", "prediction")  # which import torch
+_MODULES = ("base", "bisimulation", "dbc", "distances", "laws", "prediction")  # which import torch
 
 __all__ = [
     "DESIGNS",
@@ -60,6 +61,10 @@ __all__ = [
     "BisimulationObjective",
     "DBCObjective",
     "Design",
+    "LawObjective",
+    "LawReading",
+    "LearnedBound",
+    "MeanObjective",
     "NonFiniteError",
     "Objective",
     "ObjectiveEntry",

@@ -169,6 +169,11 @@ def _baseline(name: str, description: str, *, rewards: bool) -> ObjectiveEntry:
     return ObjectiveEntry(*about, one_step=True, psi=True)
 
 
+def _of_windows(name: str, description: str, builder: str, **defaults: Any) -> ObjectiveEntry:
+    about = (name, f"revbis.objectives.laws:{builder}", description, ("hidden", "discrete"))
+    return ObjectiveEntry(*about, defaults, one_step=True, psi=True)
+
+
 _ENTRIES = (
     *(_on_the_grid(name, design) for name, design in DESIGNS.items()),
     ObjectiveEntry(
@@ -180,6 +185,9 @@ _ENTRIES = (
     ),
     _baseline("zp", "no metric: predicts the next embedding", rewards=False),
     _baseline("deepmdp", "no metric: predicts next embedding and reward", rewards=True),
+    _of_windows("laws", "laws of the rewards to come, every horizon", "LawObjective"),
+    _of_windows("laws-zp", "laws, and predicts the next embedding", "LawObjective", predict=True),
+    _of_windows("means", "laws' ablation: expected rewards", "MeanObjective"),
 )
 OBJECTIVES = {entry.name: entry for entry in _ENTRIES}
 
@@ -245,7 +253,9 @@ def make_objective(
             equation that the paper's loss leaves out); energy, energy-rev-full (a distance that
             can be exact); …-rev-pairs (ROPE's operator); mico-rev-released (the loss of the
             authors' released code, without its action embedding and initialisation); dbc; zp and
-            deepmdp (baselines that predict the next embedding, and the reward). Or your own as
+            deepmdp (baselines that predict the next embedding, and the reward); laws (laws of the
+            rewards to come, from which distances of any horizon are read), laws-zp (and predicts
+            the next embedding), means (expected rewards instead). Or your own as
             package.module:factory, a function that is called with (latent_dim, action_dim,
             **options).
         latent_dim: Width of the embeddings.
