@@ -254,6 +254,16 @@ def test_the_absorbing_state_survives_a_resume(looked_at, stop, monkeypatch) -> 
     assert rows == [B] * joined + [B + 1] * (103 - joined)
 
 
+def test_a_compiler_leaves_the_look_at_terminations_out(monkeypatch) -> None:
+    """It counts batches in Python, for each of which the compiler would start again."""
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **_: compiled.append(module))
+    objective = build("simsr-rev-full")
+    objective.compile()
+    assert compiled == [objective] and objective.absorbing.joins._torchdynamo_disable
+    assert len(run(objective, ending()).embedding) == B + 1
+
+
 def test_a_state_from_before_there_was_an_absorbing_one_loads() -> None:
     state = build("simsr-rev-full").state_dict()
     assert int(state.pop("absorbing.since")) == -1
