@@ -445,9 +445,11 @@ class BisimulationObjective(BaseObjective):
             gap = self._smooth_gaps(batch, partner).mean()
         else:
             gap = reward_gap(batch.reward, _of(batch.reward, partner), rowwise=self.rowwise)
+            gap = gap.square() if self.design.means else gap
         weights = self._weights(batch.discount, partner)
         if self.reward_scale is not None:
-            ends = batch.reward.abs() if joined else None
+            power = 2 if self.design.means else 1
+            ends = batch.reward.abs() ** power if joined else None
             gap = self.reward_scale(gap, None if self.design.adaptive else weights[1], ends)
         return gap, *weights
 

@@ -35,6 +35,7 @@ class Design:
         released: The loss of the authors' released code: no gradient through the second member of
             a pair, and the batch's mean reward gap for every pair, whose variance c sees too. Their
             action embedding and initialisation are not reproduced (docs/deviations.md).
+        means: Squared reward gaps: less the self-distances, what is left is of expected rewards.
     """
 
     distance: Literal["mico", "simsr", "energy"]
@@ -43,6 +44,7 @@ class Design:
     follows: Literal["states", "pairs"] = "states"
     tied: bool = False
     released: bool = False
+    means: bool = False
 
     @property
     def normalised(self) -> bool:
@@ -74,6 +76,8 @@ class Design:
     @property
     def description(self) -> str:
         """The design in one short line."""
+        if self.means:
+            return "energy-rev-full-no-c with squared reward gaps"
         if self.released:
             return f"{self.distance}-rev with the loss of the authors' released code"
         compared = "pairs" if self.state_action else "states"
@@ -107,6 +111,7 @@ DESIGNS = {
     **_complete("simsr"),
     "energy": Design("energy", state_action=False, adaptive=False),
     **_complete("energy"),
+    "means-pairs": Design("energy", True, False, tied=True, means=True),
     "mico-rev-pairs": Design("mico", state_action=True, adaptive=True, follows="pairs"),
     "simsr-rev-pairs": Design("simsr", state_action=True, adaptive=True, follows="pairs"),
 }
@@ -255,7 +260,7 @@ def make_objective(
             authors' released code, without its action embedding and initialisation); dbc; zp and
             deepmdp (baselines that predict the next embedding, and the reward); laws (laws of the
             rewards to come, from which distances of any horizon are read), laws-zp (and predicts
-            the next embedding), means (expected rewards instead). Or your own as
+            the next embedding), means and means-pairs (expected rewards instead). Or your own as
             package.module:factory, a function that is called with (latent_dim, action_dim,
             **options).
         latent_dim: Width of the embeddings.
