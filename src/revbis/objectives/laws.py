@@ -126,22 +126,24 @@ def follow(first: Tensor, following: Tensor, leaks: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LearnedBound:
-    """Bounds on the error of learned distances; each adds to the next.
+    """Bounds on the error of learned distances, which add up.
 
     Attributes:
         residual: From the recursion's residuals on the transitions given.
         rounding: From rewards that are rounded to levels.
         windows: From lags that share a window, and from γ^k that windows do not reproduce.
+        largest: No distance is larger, exact or learned.
     """
 
     residual: float
     rounding: float
     windows: float
+    largest: float
 
     @property
     def total(self) -> float:
-        """The sum: no distance between the states of the transitions has a larger error."""
-        return self.residual + self.rounding + self.windows
+        """No distance between the states of the transitions has a larger error."""
+        return min(self.residual + self.rounding + self.windows, self.largest)
 
 
 class WindowObjective(BaseObjective):
@@ -312,39 +314,48 @@ class LawObjective(WindowObjective):
         """V of embedded states, or Q of embedded pairs, at the discount of the data: [N]."""
         return self._data_horizon().value(x)
 
-    def error_bound(self, batch: Transitions, reading: LawReading | None = None) -> LearnedBound:
+    def error_bound(
+        self,
+        batch: Transitions,
+        reading: LawReading | None = None,
+        *,
+        pairs: Tensor | None = None,
+        states: Tensor | None = None,
+    ) -> LearnedBound:
         """Bounds the error of distances between states by the residuals on these transitions.
 
-        It is true of the states that they start from and lead to if they include, for each of them,
-        every action and outcome that has a chance, as a batch of all transitions of a finite MDP
-        does. A sample bounds what it has seen.
+        The largest residual of a window adds to the error of its law and of all later ones. That is
+        so whatever a residual is of: of a single transition and a single action of the policy, or,
+        which is tighter, of means over those that begin alike. It is true of the states that the
+        batch starts from and leads to if it includes, for each of them, every action and outcome
+        that has a chance, as that of all transitions of a finite MDP; a sample bounds what it saw.
 
         Args:
-            batch: Transitions with actions of the policy, of held-out data.
+            batch: Transitions with actions of the policy.
             reading: The horizon; that of the data by default.
+            pairs: How transitions of the same state and action are averaged, [P, B], rows sum to 1.
+            states: How those of the same state are, with the policy's actions, [S, B].
         """
         reading = reading or self._data_horizon()
         assert batch.policy_action is not None
         with torch.no_grad():
-            gaps = self.levels.diff().double()
-            pair = _below(self.read(self.embed(batch.z, batch.action)))
-            policy = _below(self.read(self.embed(batch.z, batch.policy_action)))
-            state = _below(self.read(batch.z))
-            of_pairs = (pair - _below(self._targets(batch, self.read(batch.next_z)))).abs() @ gaps
-            of_states = (state - policy).abs() @ gaps
-            residuals = (of_pairs.amax(dim=0) + of_states.amax(dim=0)) / (1 - self.leaks.double())
-            rewards = [batch.reward] + [torch.zeros_like(batch.reward[:1])] * bool(self.terminates)
-            reward = torch.cat(rewards)
+            gaps, leaks = self.levels.diff().double(), self.leaks.double()
+            targets = self._targets(batch, self.read(batch.next_z))
+            pair = self.read(self.embed(batch.z, batch.action)) - targets
+            state = self.read(batch.z) - self.read(self.embed(batch.z, batch.policy_action))
+            residuals = _largest(pair, pairs, gaps) + _largest(state, states, gaps)
+            errors = (residuals / (1 - leaks)).cumsum(dim=0).numpy(force=True)
+            end = torch.zeros_like(batch.reward[: int(self.terminates)])
+            reward = torch.cat([batch.reward, end])
             away = (reward - self.levels[nearest_level(reward, self.levels)]).abs().max()
             both = torch.cat([reward, self.levels.to(reward.dtype)])
-            span = float(both.max() - both.min())
-        weights = reading.weights
-        law_errors = np.minimum(np.cumsum(residuals.numpy(force=True)), span)
-        scale = reading.reward_weight
+            span = reading.reward_weight * float(both.max() - both.min())
+        weights, scale = reading.weights, reading.reward_weight
         return LearnedBound(
-            residual=scale * 2 * float(weights.weights @ law_errors),
-            rounding=scale * 2 * float(away) * float(weights.weights.sum()),
-            windows=scale * span * (weights.blurred + weights.missed),
+            residual=2 * float(weights.weights @ np.minimum(scale * errors, span)),
+            rounding=2 * scale * float(away) * float(weights.weights.sum()),
+            windows=span * (weights.blurred + weights.missed),
+            largest=span / (1 - reading.discount),
         )
 
     def read(self, x: Tensor) -> Tensor:
@@ -378,9 +389,12 @@ class LawObjective(WindowObjective):
 _LARGEST = 0.9999  # discount at which distances are read where the data's is larger
 
 
-def _below(laws: Tensor) -> Tensor:
-    """Pr(R ≤ x) between the levels, [B, W, L] → [B, W, L − 1]."""
-    return laws.double().cumsum(dim=2)[..., :-1].clamp(0, 1)
+def _largest(residual: Tensor, means: Tensor | None, gaps: Tensor) -> Tensor:
+    """The largest ∫|F − F'| of each window, [W], of differences of laws, [B, W, L]."""
+    difference = residual.double().cumsum(dim=2)[..., :-1]
+    if means is not None:
+        difference = torch.tensordot(means.double(), difference, dims=1)
+    return (difference.abs() @ gaps).amax(dim=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from revbis.io.files import atomic_file
-from revbis.objectives import Objective, ObjectiveOutput, make_objective
+from revbis.objectives import (
+    LawObjective,
+    Objective,
+    ObjectiveOutput,
+    Transitions,
+    make_objective,
+)
 from revbis.objectives.registry import accepted_options
 from revbis.representation.cells import (
     Record,
@@ -35,6 +42,7 @@ from revbis.representation.problems import (
     Whose,
     build,
     collect_dataset,
+    every_transition,
     exact_distances,
     exact_value_gaps,
     observe_states,
@@ -174,6 +182,26 @@ class Training:
                 progress(_REPORT_EVERY)
         progress(settings.steps % _REPORT_EVERY)
 
+    def error_bound(self) -> float | None:
+        """The objective's bound on its error, from all transitions; None if it has none.
+
+        None with noise, too: then there are more observations than can be enumerated.
+        """
+        objective, problem = self.objective, self.problem
+        if not isinstance(objective, LawObjective) or problem.pixel_noise:
+            return None
+        data, chance = every_transition(problem)
+        count = problem.mdp.n_actions
+        action = torch.eye(count)[data.a]
+        with torch.no_grad():
+            z = self.encoder(problem.images)
+        discount = torch.full_like(data.r, self.settings.gamma)
+        batch = Transitions(z[data.s], action, data.r, discount, z[data.s2], action)
+        pairs = functional.one_hot(data.s * count + data.a).T * chance
+        taken = torch.from_numpy(problem.target)[data.s, data.a]
+        states = functional.one_hot(data.s).T * chance * taken
+        return objective.error_bound(batch, pairs=pairs, states=states).total
+
     def _call(self) -> ObjectiveOutput:
         """The objective's losses of a batch."""
         rows = torch.randint(len(self.data.s), (self.settings.batch,), generator=self.generator)
@@ -239,6 +267,8 @@ class Measurement:
         psi: ψ between state-action pairs, against G; None where the objective compares states.
         denoising: Denoising factor of φ; None where pixels do not distract.
         untrained_denoising: The same before training.
+        bound: Bound on the error of φ's distances by its own residuals; None of objectives that
+            have none.
     """
 
     metric: str
@@ -248,6 +278,7 @@ class Measurement:
     psi: Compared | None
     denoising: float | None
     untrained_denoising: float | None
+    bound: float | None
 
 
 def measure(
@@ -303,6 +334,7 @@ def measure(
         psi=compared.get("state_action"),
         denoising=_denoising(training, seed),
         untrained_denoising=noise,
+        bound=training.error_bound(),
     )
 
 
@@ -470,6 +502,9 @@ def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) ->
             row[f"{name}_spearman_untrained"] = compared.untrained
             dots[name] = _some_pairs(compared)
     row |= {"denoising": result.denoising, "denoising_untrained": result.untrained_denoising}
+    if result.bound is not None:
+        largest = float(np.abs(result.phi.learned - result.phi.exact).max())
+        row |= {"bound": result.bound, "largest_error": largest}
     if cell.seed == 0:  # for the picture
         with atomic_file(_dots_path(cell, out)) as file:
             np.savez_compressed(file, allow_pickle=False, **dots)

@@ -138,6 +138,22 @@ def collect_dataset(problem: Problem, count: int, generator: np.random.Generator
     return Dataset(states, actions, torch.from_numpy(r.astype(np.float32)), following)
 
 
+def every_transition(problem: Problem) -> tuple[Dataset, Tensor]:
+    """All transitions that have a chance, and how likely each is given state and action, [N]."""
+    mdp = problem.mdp
+    kept: dict[str, list[float]] = {name: [] for name in ("s", "a", "r", "s2", "p")}
+    for s, a in mdp.state_actions:
+        law = mdp.transitions[[s * mdp.n_actions + a]]
+        rewards = [mdp.rewards[s, a]] if problem.outcomes is None else problem.outcomes[s, a]
+        for r in rewards:
+            count = len(law.indices)
+            parts = ([s] * count, [a] * count, [r] * count, law.indices, law.data / len(rewards))
+            for values, part in zip(kept.values(), parts, strict=True):
+                values.extend(part)
+    s, a, r, s2, p = (torch.as_tensor(np.array(values)) for values in kept.values())
+    return Dataset(s, a, r.float(), s2.long()), p
+
+
 def near_greedy(mdp: FiniteMDP, gamma: float) -> Array:
     """The softmax of the optimal action values at a low temperature, (S, A)."""
     q = action_value(mdp, optimal_policy(mdp, gamma)[0], gamma)
