@@ -28,8 +28,10 @@ class GaussianDynamics(nn.Module):
 
     def __init__(self, inputs: int, latent_dim: int, hidden: int | None) -> None:
         super().__init__()
-        self.layers: nn.Module = nn.Linear(inputs, 2 * latent_dim)
-        if hidden is not None:
+        self.layers: nn.Module
+        if hidden is None:
+            self.layers = nn.Linear(inputs, 2 * latent_dim)
+        else:
             first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, 2 * latent_dim)
             self.layers = nn.Sequential(first, nn.LayerNorm(hidden), nn.ReLU(), last)
 
