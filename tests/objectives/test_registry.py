@@ -59,7 +59,8 @@ def test_every_objective_keeps_the_protocol(name: str) -> None:
     assert objective.metric == ("pi_bisimulation" if name == "dbc" else "revised")
     learned = list(objective.coefficient_parameters())
     expected = {"c": 0.5} if learned else {}
-    expected |= {"reward_scale": 1.0} if "full" in name else {}
+    tied = name in DESIGNS and DESIGNS[name].tied
+    expected |= {"reward_scale": 1.0} if tied else {}
     assert objective.status() == expected
     z, action = torch.randn(3, 4), torch.rand(3, 2)
     compared = objective.embed(z, action)
@@ -68,7 +69,7 @@ def test_every_objective_keeps_the_protocol(name: str) -> None:
 
 def test_entries_say_what_they_are() -> None:
     descriptions = {name: entry.description for name, entry in OBJECTIVES.items()}
-    assert list(descriptions) == [*DESIGNS, "dbc", "zp", "deepmdp"]
+    assert list(descriptions) == [*DESIGNS, "dbc", "zp", "deepmdp", "laws", "laws-zp", "means"]
     assert len(set(descriptions.values())) == len(descriptions)
     assert all(text and "\n" not in text and len(text) <= 60 for text in descriptions.values())
     text = "SimSR distance between pairs, weights (1−c, c)"
@@ -100,6 +101,6 @@ def test_names_are_checked_without_an_import() -> None:
     assert check_name("no_such_package.module:make") == "no_such_package.module:make"
     for name in ("simrs", "", ":", "a:", ":b", "a.:b", ".a:b", "a:b:c", "a b:c", None, 3):
         with pytest.raises(
-            ValueError, match=r"^--objective must be one of (mico, .*:factory|22 names), got"
+            ValueError, match=r"^--objective must be one of (mico, .*:factory|26 names), got"
         ):
             check_name(name, "--objective")

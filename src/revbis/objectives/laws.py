@@ -164,6 +164,7 @@ class WindowObjective(BaseObjective):
 
     compares = "state_action"
     policy_actions = ("policy_action",)
+    _on_equal_rewards = (" and none terminated", "")
     rewards: Tensor
     levels: Tensor
     leaks: Tensor
@@ -249,21 +250,20 @@ class WindowObjective(BaseObjective):
     def _observe(self, batch: Transitions) -> None:
         """Keeps rewards, and chooses levels at batches 1, 2, 4, 8, … and every thousandth."""
         reward = batch.reward[-_REWARDS:].to(self.rewards.dtype)
+        reward = torch.where(reward.isfinite(), reward, 0.0)  # others are refused afterwards
         order = torch.arange(len(reward), device=reward.device)
         places = (self.steps * len(reward) + order) % _REWARDS
         copies = reward.repeat(-(-_REWARDS // len(reward)))[:_REWARDS]
         self.rewards.copy_(torch.where(self.steps == 0, copies, self.rewards))
-        self.rewards[places] = torch.where(reward.isfinite(), reward, self.rewards[places])
-        self.gamma.copy_(torch.maximum(self.gamma, batch.discount.max()))
+        self.rewards[places] = reward
+        self.gamma.copy_(torch.fmax(self.gamma, batch.discount.nan_to_num().max()))
         self.terminates |= (batch.discount == 0).any()
-        lowest, highest = self.levels[0], self.levels[-1]
-        margin = _OUTSIDE * (highest - lowest)
+        end = torch.where(self.terminates, 0.0, self.rewards[:1])
+        new, margin = torch.cat([reward, end]), _OUTSIDE * (self.levels[-1] - self.levels[0])
         due = (self.steps & (self.steps - 1) == 0) | (self.steps % _EVERY == 0)
-        due |= ((reward < lowest - margin) | (reward > highest + margin)).any()
+        due |= ((new < self.levels[0] - margin) | (new > self.levels[-1] + margin)).any()
         if not can_look(due) or due:
-            nothing = torch.where(self.terminates, 0.0, self.rewards[:1])
-            seen = torch.cat([self.rewards.nan_to_num(), nothing])
-            self._choose(seen, due)
+            self._choose(torch.cat([self.rewards, end]), due)
 
     def _choose(self, rewards: Tensor, due: Tensor) -> None:
         """Chooses the levels where that is due."""
