@@ -206,10 +206,10 @@ def tdmpc_work(agent: TDMPC, replay: Replay) -> Work:
 
 def random_replay(pixels: int, settings: AgentSettings, stack: int, records: int = 3000) -> Replay:
     """A replay buffer of random images in episodes of 500 steps, as these settings need it."""
-    from revbis.replay import PrioritisedReplay, Replay
+    from revbis.runs.trainer import REPLAYS
 
     rng, shape = np.random.default_rng(0), (COLOURS, pixels, pixels)
-    kind = PrioritisedReplay if settings.prioritised else Replay
+    kind = REPLAYS[settings.prioritised]
     replay = kind(records, shape, ACTIONS, stack=stack, one_step=settings.one_step)
 
     def frame() -> Any:

@@ -35,6 +35,7 @@ from revbis.agents.mrq import (
     value_loss,
     value_targets,
 )
+from revbis.io import machine
 from revbis.objectives import OBJECTIVES, make_objective
 from revbis.replay import Batch, Replay
 
@@ -530,6 +531,35 @@ def test_other_agents_refuse_discrete_actions():
             make_agent(method, settings, VECTOR, 2, seed=0, discrete=True)
     agent = make_agent("mrq", MRQSettings(**TINY), VECTOR, 2, seed=0, discrete=True)
     assert agent.discrete
+
+
+# Half precision
+
+
+@pytest.mark.parametrize("shape", [VECTOR, PIXELS])
+def test_bfloat16_is_near_float32(shape, monkeypatch):
+    """Networks in bfloat16, which processors without such units emulate; the rest in float32."""
+    monkeypatch.setattr(machine, "bfloat16_units", lambda: "avx512_bf16")
+    names = ("model", "simsr-rev-full")
+    plain, half = (
+        tiny_agent(shape, representation=names, precision=each) for each in ("float32", "bfloat16")
+    )
+    windows, batch, found = random_windows(shape), random_batch(shape), []
+    for agent in (plain, half):
+        metrics = agent.learn_encoders(windows, 0.9, True, with_metrics=True)
+        learned, priority = agent.learn(batch)
+        acted = agent.act(batch.obs[0].numpy(), 9, explore=False)
+        assert acted.dtype == np.float32 and agent.embed(batch.obs).dtype == torch.float32
+        assert priority.dtype == torch.float32
+        assert all(p.dtype == torch.float32 for p in agent.networks.parameters())
+        found.append(metrics | learned)
+    for name in ("model_loss", "objective/representation_loss", "critic_loss", "critic_target_q"):
+        one, other = (each[name].item() for each in found)
+        assert other == pytest.approx(one, rel=0.05, abs=0.02) and other != one, name
+    assert half.settings.for_inference().precision == "float32"
+    monkeypatch.setattr(machine, "bfloat16_units", lambda: "")
+    with pytest.raises(ValueError, match="precision is bfloat16, for which this processor has no"):
+        tiny_agent(precision="bfloat16")
 
 
 # What is refused

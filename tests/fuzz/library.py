@@ -14,13 +14,13 @@ from tests.fuzz.judge import refused
 from tests.fuzz.runs import finished, walk
 
 from revbis import objectives, tabular
-from revbis.agents import TDMPC, DrQV2, DrQV2Settings, TDMPCSettings
+from revbis.agents import MRQ, TDMPC, DrQV2, DrQV2Settings, MRQSettings, TDMPCSettings
 from revbis.analysis import figures, stats, tables
 from revbis.analysis.differences import differences
 from revbis.analysis.page import write_page
 from revbis.analysis.study import read_study
 from revbis.envs import make_env
-from revbis.replay import PrioritisedReplay, Replay
+from revbis.replay import PrioritisedReplay, Replay, TransitionReplay
 from revbis.runs import preflight
 from revbis.runs.config import Config
 
@@ -194,6 +194,28 @@ def agents(folder: Path) -> Calls:
         (DrQV2, make | {"device": "cpu"}),
         (agent.load_state_dict, {"state": agent.state_dict()}),
         *_planning(make),
+        *_representing(make),
+    ]
+
+
+def _representing(make: dict[str, Any]) -> Calls:
+    """MR.Q, and the replay buffer it draws from."""
+    sizes = {"hidden": 8, "latent_dim": 4, "action_dim": 4, "horizon": 2, "batch_size": 2}
+    settings = MRQSettings(**sizes, representation=("model", "simsr-rev"), explore_steps=0)
+    make = make | {"settings": settings}
+    agent = MRQ(**make)
+    replay = TransitionReplay(20, (2,), 1, stack=1, n_step=1)
+    replay.begin(np.zeros(2, np.float32))
+    for _ in range(6):
+        replay.add([0.0], 0.0, 1.0, np.zeros(2, np.float32), last=False)
+    entry = replay.sample_transitions(3).entry
+    return [
+        (MRQSettings, vars(settings)),
+        (MRQ, make | {"device": "cpu", "discrete": True}),
+        (agent.load_state_dict, {"state": agent.state_dict()}),
+        (replay.sample_transitions, {"batch_size": 3}),
+        (replay.sample_windows, {"batch_size": 3, "length": 2}),
+        (replay.set_priorities, {"entry": entry, "priority": np.ones(3)}),
     ]
 
 

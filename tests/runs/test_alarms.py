@@ -178,7 +178,7 @@ DIVERGING |= {"learning_rate": 1e12, "log_every": 800, "frames": 400}
         ("drqv2", {}, "an action"),
         ("drqv2", {"eval_every": 96}, "an action"),  # in the evaluation after the first update
         ("tdmpc", {}, "a weight"),
-        ("mrq", {}, "a weight"),
+        ("mrq", {}, "an action"),
     ],
 )
 def test_diverged_agents_stop_with_a_diagnosis(

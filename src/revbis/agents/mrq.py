@@ -36,6 +36,7 @@ from revbis.agents.common import (
 from revbis.agents.drqv2 import balance, gradient_share, objective_metrics
 from revbis.agents.settings import MODEL, MRQSettings, check_strides
 from revbis.io import schema
+from revbis.io.machine import check_bfloat16
 from revbis.objectives import make_objective
 from revbis.objectives.base import BaseObjective, effective_rank
 from revbis.objectives.registry import trains_psi
@@ -486,6 +487,9 @@ class MRQ(BaseAgent):
         self.observation_shape = as_shape(observation_shape)
         self.action_size: int = schema.convert(action_size, schema.Size, "action_size")
         self.settings, self.device = as_settings(settings, MRQSettings), as_device(device)
+        self._half = self.settings.half_precision
+        if self._half:
+            check_bfloat16(self.device.type)
         self.discrete = schema.flag(discrete, "discrete")
         self._reach = 0.5 if discrete else 1.0  # of noise: choices are in [0, 1], not [−1, 1]
         sequence = np.random.SeedSequence(schema.integer(seed, "seed", 0))
@@ -552,8 +556,9 @@ class MRQ(BaseAgent):
         if explore and step < self.settings.explore_steps:
             action = 2 * torch.rand(1, self.action_size, generator=self._explore_generator) - 1
         else:
-            zs = self.networks.phi(torch.tensor(observation, device=self.device)[None])
-            action = self.networks.policy(zs).cpu()
+            with self._precision():
+                zs = self.networks.phi(torch.tensor(observation, device=self.device)[None])
+                action = self._full(self.networks.policy(zs)).cpu()
             if explore:
                 action = self._activated(action, self._explore_generator)
                 noise = torch.randn(action.shape, generator=self._explore_generator)
@@ -574,7 +579,8 @@ class MRQ(BaseAgent):
     def embed(self, observations: Tensor) -> Tensor:
         """The embeddings zs of a batch, as the first objective compares them, [B, latent_dim]."""
         check_observations(observations, self.observation_shape)
-        zs: Tensor = self.networks.phi(observations.to(self.device))
+        with self._precision():
+            zs = self._full(self.networks.phi(observations.to(self.device)))
         return zs if self.metric is None else self.metric.scale(zs)
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
@@ -634,15 +640,16 @@ class MRQ(BaseAgent):
         """
         windows = self._checked_windows(windows)
         # Targets, without gradient.
-        with torch.no_grad():
+        with torch.no_grad(), self._precision():
             observed = Observed(
-                self.target.phi.each(windows.obs[:, 1:]),
+                self._full(self.target.phi.each(windows.obs[:, 1:])),
                 windows.reward.T.contiguous(),
                 1 - windows.discount.T,
                 windows.valid.T,
             )
         # Losses, told apart at zs, where gradients stop.
-        zs = self.networks.phi(windows.obs[:, 0])
+        with self._precision():
+            zs = self._full(self.networks.phi(windows.obs[:, 0]))
         leaf = zs.detach().requires_grad_()
         losses = [
             self._model_loss(leaf, windows, observed, terminates)
@@ -653,7 +660,7 @@ class MRQ(BaseAgent):
         # Step.
         with self._descent("encoders", "coefficient"):
             gradient, share = self._backward(leaf, losses)
-            zs.backward(gradient)
+            zs.backward(gradient)  # type: ignore[no-untyped-call]
         if not with_metrics:
             return {}
         metrics = {
@@ -668,7 +675,10 @@ class MRQ(BaseAgent):
         self, zs: Tensor, windows: Windows, observed: Observed, terminates: bool
     ) -> Loss:
         s, model = self.settings, self.networks.model
-        losses = model_losses(self.networks.unroll(zs, windows.action), observed, self._bins)
+        with self._precision():
+            unrolled = self.networks.unroll(zs, windows.action)
+        predicted = Predicted(*map(self._full, unrolled))
+        losses = model_losses(predicted, observed, self._bins)
         total = s.consistency_weight * losses.consistency + s.reward_weight * losses.reward
         if terminates:
             total = total + s.termination_weight * losses.termination
@@ -744,21 +754,23 @@ class MRQ(BaseAgent):
         batch = check_batch(batch, self.observation_shape, self.action_size, self.device)
         networks, s = self.networks, self.settings
         # Targets and what is read of the encoders, without gradient.
-        with torch.no_grad():
+        with torch.no_grad(), self._precision():
             target_q = self._targets(batch)
             zs = networks.phi(batch.obs)
             zsa = networks.psi(zs, batch.action)
         # The values.
-        q = networks.values(zsa)
+        with self._precision():
+            q = self._full(networks.values(zsa))
         loss = value_loss(q, target_q)
         with self._descent("values"):
             loss.backward()  # type: ignore[no-untyped-call]
             norm = clip_grad_norm_(networks.values.parameters(), s.gradient_clip, foreach=True)
         # The policy.
-        logits = networks.policy(zs)
         with _frozen(networks.psi, networks.values):
-            action = self._activated(logits, self._update_generator)
-            of_policy = networks.values(networks.psi(zs, action))
+            with self._precision():
+                logits = self._full(networks.policy(zs))
+                action = self._activated(logits, self._update_generator)
+                of_policy = self._full(networks.values(networks.psi(zs, action)))
             with self._descent("policy"):
                 policy_loss(of_policy, logits, s.action_penalty).backward()  # type: ignore[no-untyped-call]
         q = q.detach()
@@ -780,14 +792,16 @@ class MRQ(BaseAgent):
         """The values' targets, [B]."""
         target = self.target
         zs = target.phi(batch.next_obs)
-        action = self._noisy(target.policy(zs))
-        next_q = target.values(target.psi(zs, action)).amin(dim=0)
+        action = self._noisy(self._full(target.policy(zs)))
+        next_q = self._full(target.values(target.psi(zs, action))).amin(dim=0)
         return value_targets(batch, next_q, self._scale, self._target_scale)
 
     @torch.no_grad()
     def _policy_action(self, zs: Tensor) -> Tensor:
         """An action of the current policy at each zs, [B, A]."""
-        return self._noisy(self.networks.policy(zs))
+        with self._precision():
+            logits = self._full(self.networks.policy(zs))
+        return self._noisy(logits)
 
     def _noisy(self, logits: Tensor) -> Tensor:
         """An action as updates use it, with clipped noise, [B, A]."""
@@ -805,6 +819,14 @@ class MRQ(BaseAgent):
         for name in ("reward", "discount", "valid"):
             check_tensor(name, getattr(windows, name), (size, steps))
         return moved(windows, self.device)
+
+    def _precision(self) -> torch.autocast:
+        """A context in which the networks run in the precision of the settings."""
+        return torch.autocast(self.device.type, torch.bfloat16, self._half, cache_enabled=False)
+
+    def _full(self, x: Tensor) -> Tensor:
+        """What a network returned, in full precision."""
+        return x.float() if self._half else x
 
     @contextmanager
     def _descent(self, *names: str) -> Iterator[None]:

@@ -181,6 +181,7 @@ _MRQ_PAPER: Values = {
     "noise": (0.2, MRQ),
     "target_noise": (0.2, MRQ),
     "noise_clip": (0.3, MRQ),
+    "precision": ("float32", MRQ),
 }
 
 # Chosen for runs of thousands of steps, not hundreds of thousands; see docs/mrq.md.

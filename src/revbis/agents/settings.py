@@ -643,6 +643,9 @@ class MRQSettings(AgentSettings):
     """Standard deviation of the noise on target actions."""
     noise_clip: Above = 0.3
     """Largest absolute noise on target actions."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the networks' activations; bfloat16 requires a GPU, or a processor with instructions for
+    it (revbis doctor). Parameters, losses, targets and objectives are float32."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -672,6 +675,15 @@ class MRQSettings(AgentSettings):
     def variant(self) -> str:
         """The losses, unless there is only the model's."""
         return "" if self.representation == (MODEL,) else ",".join(self.representation)
+
+    @property
+    def half_precision(self) -> bool:
+        """Whether the networks run in bfloat16."""
+        return self.precision == "bfloat16"
+
+    def for_inference(self) -> Self:
+        """The same settings, in full precision."""
+        return replace(self, precision="float32")
 
     @property
     def code(self) -> tuple[str, ...]:

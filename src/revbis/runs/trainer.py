@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PHASES = ("environment", "rendering", "acting", "sampling", "update", "evaluation", "saving")
 
-_REPLAYS: dict[str | None, type[Replay]] = {
+REPLAYS: dict[str | None, type[Replay]] = {  # by what an agent draws by priority
     None: Replay,
     "sequences": PrioritisedReplay,
     "transitions": TransitionReplay,
@@ -89,7 +89,7 @@ def make_replay(config: Config, env: TaskEnv, *, capacity: int | None = None) ->
     """The replay buffer of a run, still empty, of the run's capacity or another one."""
     shape = env.observation_space.shape
     pixels = config.observation == "pixels"
-    return _REPLAYS[config.agent.prioritised](
+    return REPLAYS[config.agent.prioritised](
         config.replay_capacity if capacity is None else capacity,
         (3, *shape[1:]) if pixels else shape,
         int(env.action_space.shape[0]),
