@@ -73,6 +73,20 @@ def test_the_same_command_measures_the_same(runs: list[Config], here: Path, caps
     assert (here / "yardsticks.csv").read_text() != (here / "first.csv").read_text()
 
 
+def test_the_true_metric(runs: list[Config], here: Path, capsys) -> None:
+    """Walk pays 1 − |place|, in [0, 1] for each of 8 repetitions, and has 5 actions."""
+    main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "4"])
+    first = capsys.readouterr().out
+    assert "ρ with U" in first and "U: over the rewards of " in first and "adds at most" in first
+    content = json.loads((runs[0].directory / "yardsticks.json").read_text())["yardsticks"]
+    assert f"{content['phi_true']:.2f} [{content['phi_true_low']:.2f}, " in " ".join(first.split())
+    main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "4", "--rollouts", "2"])
+    again = json.loads((runs[0].directory / "yardsticks.json").read_text())["yardsticks"]
+    assert again["phi_value"] == content["phi_value"] and again["phi_true"] != content["phi_true"]
+    error = fails(capsys, "yardstick", str(runs[0].directory), "--rollouts", "-1")
+    assert "--rollouts must be" in error
+
+
 def test_runs_that_cannot_be_measured(runs: list[Config], here: Path, capsys) -> None:
     shutil.copytree(runs[0].directory, here / "bare")
     shutil.rmtree(here / "bare" / "checkpoints")

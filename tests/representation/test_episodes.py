@@ -149,13 +149,19 @@ def test_embeddings_whose_measures_are_known() -> None:
         "phi_state_r2": 0.0,
         "phi_effective_rank": 1.0,
         "phi_value": 0.0,
+        "phi_true": 0.0,
+        "phi_true_low": 0.0,
+        "phi_true_high": 0.0,
+        "true_lags": constant["true_lags"],
+        "true_tail": constant["true_tail"],
     }
 
 
 def test_without_noise_there_is_no_denoising_factor() -> None:
     plain = {**WALK, "observation": "state"}
     values = measured(plain, lambda x: x)
-    assert set(values) == {"phi_state_r2", "phi_effective_rank", "phi_value"}
+    truth = {"phi_true", "phi_true_low", "phi_true_high", "true_lags", "true_tail"}
+    assert set(values) == {"phi_state_r2", "phi_effective_rank", "phi_value"} | truth
     assert values["phi_state_r2"] > 0.99
 
 

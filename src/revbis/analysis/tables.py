@@ -695,7 +695,8 @@ _YARDSTICK_CAPTION = (
     "the denoising factor, is 1 if noise does not move an embedding and 0 if it moves it as much "
     "as other states do. State R²: how much of the simulator's state a linear map finds, on "
     "held-out episodes. Effective rank: dimensions in use. ρ with ΔV: rank correlation of "
-    "distances with differences of returns."
+    "distances with differences of returns. ρ with U: with the true revised metric of the agent's "
+    "policy, between moments of different episodes."
 )
 
 
@@ -716,8 +717,14 @@ def yardstick_table(study: Study) -> Table:
             "there are no yardsticks: measure them with revbis yardstick RUN, or during training "
             "with --yardstick-every"
         )
+    if not any("true" in record for _, record in lines):  # of runs before it was measured
+        place = list(MEASURES).index("true")
+        lines = [((name, (*c[:place], *c[place + 1 :])), record) for (name, c), record in lines]
+        headings = [heading for name, heading in MEASURES.items() if name != "true"]
+    else:
+        headings = list(MEASURES.values())
     rows, records = zip(*lines, strict=True)
-    columns = tuple(Column(name, "measured") for name in (*MEASURES.values(), "N"))
+    columns = tuple(Column(name, "measured") for name in (*headings, "N"))
     without = any("denoising_id" not in record for record in records)
     notes = (f"{NONE}: {NO_NOISE}.",) if without else ()
     notes = (*notes, *(f"{note}." for note in study.machine_notes))

@@ -10,5 +10,6 @@ MEASURES = {
     "state_r2": "state R²",
     "effective_rank": "effective rank",
     "value": "ρ with ΔV",
+    "true": "ρ with U",
 }
 NO_NOISE = "no distractor and no state noise: there is no denoising factor (DF)"

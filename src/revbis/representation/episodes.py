@@ -18,13 +18,18 @@ from revbis.envs.distractors import GAUSSIAN, Distractor, PixelNoise, Split
 from revbis.envs.state_noise import StateNoise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from revbis.agents import Agent
+    from revbis.envs.environment import TaskEnv
 
 _CLEAN = {"distractor": None, "distractor_strength": None, "state_noise": 0}
+
+
+class NotReproducibleError(ValueError):
+    """A task gets elsewhere by the same seed and actions: no moment can be played from again."""
 
 
 class Disturbance:
@@ -93,6 +98,7 @@ class CleanEpisode:
         frames: [T, 3, pixels, pixels], or [T, features].
         masks: Where a background is visible, [T, pixels, pixels]; None if there is none.
         states: The simulator's state vectors, [T, S].
+        actions: The agent's, [T, A].
         rewards: Of the actions, [T].
         terminated: Whether it ended by itself, not by a time limit.
     """
@@ -101,6 +107,7 @@ class CleanEpisode:
     frames: NDArray[Any]
     masks: NDArray[np.bool_] | None
     states: NDArray[np.float64]
+    actions: NDArray[np.float32]
     rewards: NDArray[np.float64]
     terminated: bool
 
@@ -123,10 +130,7 @@ def collect_episodes(
         seeds: Seeds of the episodes.
         played: Called after each episode.
     """
-    env = make_env(**{**environment, **_CLEAN}, seed=0)
-    features = 0 if env.render_mode else int(env.observation_space.shape[0])
-    disturbance = Disturbance(environment, features, "eval")
-    stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
+    env, disturbance, stack = _stage(environment)
     episodes = []
     try:
         for seed in seeds:
@@ -171,16 +175,104 @@ def observations(
     return views.reshape(len(moments), -1, *views.shape[3:])
 
 
+def play_on(
+    environment: Mapping[str, Any],
+    agent: Agent,
+    moments: Sequence[tuple[CleanEpisode, int]],
+    steps: int,
+    count: int,
+    seed: int,
+    played: Callable[[], None] = lambda: None,
+) -> list[list[tuple[NDArray[np.float64], bool]]]:
+    """Plays from moments of episodes again, with the mean action and the disturbance drawn anew.
+
+    The simulator gets to a moment by the episode's seed and actions; then its random numbers are
+    others, too, if it has any. An agent with a memory starts without it.
+
+    Args:
+        environment: The arguments of `make_env`.
+        agent: The agent that played the episodes.
+        moments: Episodes of the agent, and a row of each.
+        steps: Actions from there on, if the episode does not end before.
+        count: How often each is played.
+        seed: Draws the disturbances.
+        played: Called after each moment.
+
+    Returns:
+        For each moment, and each time, the rewards, and whether the episode ended by itself.
+
+    Raises:
+        NotReproducibleError: If the simulator gets elsewhere by the same actions.
+    """
+    env, disturbance, stack = _stage(environment)
+    generator = np.random.default_rng(seed)
+    try:
+        found = []
+        for episode, row in moments:
+            fresh = (int(generator.integers(2**32)) for _ in range(count))
+            start = (env, disturbance, agent, episode, row)
+            found.append([_play_on(*start, steps=steps, seed=each, stack=stack) for each in fresh])
+            played()
+    finally:
+        env.close()
+    return found
+
+
 def feature_count(episode: CleanEpisode) -> int:
     """Length of the state vector; 0 for pixels."""
     return episode.frames.shape[1] if episode.frames.ndim == 2 else 0
+
+
+def _stage(environment: Mapping[str, Any]) -> tuple[TaskEnv, Disturbance, int]:
+    """The environment without its disturbance, that of evaluation, and frames of an observation."""
+    env = make_env(**{**environment, **_CLEAN}, seed=0)
+    features = 0 if env.render_mode else int(env.observation_space.shape[0])
+    stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
+    return env, Disturbance(environment, features, "eval"), stack
+
+
+def _play_on(
+    env: TaskEnv,
+    disturbance: Disturbance,
+    agent: Agent,
+    episode: CleanEpisode,
+    row: int,
+    *,
+    steps: int,
+    seed: int,
+    stack: int,
+) -> tuple[NDArray[np.float64], bool]:
+    """Rewards after a row of an episode, and whether it ended by itself."""
+    clean, info = env.reset(seed=episode.seed)
+    for action in episode.actions[:row]:
+        clean, *_, info = env.step(action)
+    if not np.array_equal(info.get("frame", clean), episode.frames[row]):
+        raise NotReproducibleError(
+            f"{env.identity['task']} does not come to the same state again by the same seed and "
+            "actions"
+        )
+    if (reseed := getattr(env.simulation, "reseed", None)) is not None:
+        reseed(seed)
+    seen = observations(episode, np.array([row]), disturbance, seed, stack)[0]
+    recent = deque(np.split(seen, stack), maxlen=stack)
+    agent.begin_episode()
+    rewards: list[float] = []
+    over = terminated = False
+    while not over and len(rewards) < steps:
+        action = agent.act(np.concatenate(recent), 0, explore=False)
+        clean, reward, terminated, truncated, info = env.step(action)
+        mask = env.simulation.background_mask() if disturbance.needs_mask else None
+        recent.append(disturbance.apply(np.array(info.get("frame", clean)), mask))
+        rewards.append(reward)
+        over = terminated or truncated
+    return np.asarray(rewards), terminated
 
 
 def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: int) -> CleanEpisode:
     clean, info = env.reset(seed=seed)
     disturbance.reset(seed)
     agent.begin_episode()
-    frames, masks, states, rewards = [], [], [], []
+    frames, masks, states, actions, rewards = [], [], [], [], []
     recent: deque[NDArray[Any]] = deque(maxlen=stack)
     over = terminated = False
     while not over:
@@ -189,8 +281,8 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
         states.append(np.array(info["state"], dtype=np.float64))
         seen = disturbance.apply(frames[-1], masks[-1] if masks else None)
         recent.extend([seen] * (1 if recent else stack))
-        action = agent.act(np.concatenate(recent), 0, explore=False)
-        clean, reward, terminated, truncated, info = env.step(action)
+        actions.append(agent.act(np.concatenate(recent), 0, explore=False))
+        clean, reward, terminated, truncated, info = env.step(actions[-1])
         rewards.append(reward)
         over = terminated or truncated
     return CleanEpisode(
@@ -198,6 +290,7 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
         frames=np.stack(frames),
         masks=np.stack(masks) if masks else None,
         states=np.stack(states),
+        actions=np.stack(actions),
         rewards=np.asarray(rewards, dtype=np.float64),
         terminated=terminated,
     )
