@@ -23,18 +23,22 @@ WALK = {"task": "tests.runs:Walk", "pixels": 24, "action_repeat": 4}
 PIXELS = {**WALK, "distractor": "gaussian", "distractor_strength": 0.2}
 VECTOR = {**WALK, "observation": "state", "state_noise": 6}
 DRIFTING = {**VECTOR, "state_noise_kind": "walk"}
+PREDICTABLE = {**VECTOR, "state_noise_kind": "instance+shadow", "reward_gate": True}
 SHAPES = {
     "task": "dmc:cartpole_balance",
     "pixels": 24,
     "action_repeat": 100,
     "distractor": "shapes",
 }
+INSTANCE = SHAPES | {"distractor": "instance"}
 EVERY = [
     pytest.param(PIXELS, id="gaussian"),
     pytest.param(VECTOR, id="vector"),
     pytest.param(DRIFTING, id="walk"),
+    pytest.param(PREDICTABLE, id="instance+shadow"),
     pytest.param(WALK, id="none"),
     pytest.param(SHAPES, id="shapes", marks=pytest.mark.env("dmc")),
+    pytest.param(INSTANCE, id="instance", marks=pytest.mark.env("dmc")),
 ]
 
 
@@ -98,7 +102,7 @@ def test_other_seeds_change_the_noise_alone(settings: dict[str, Any]) -> None:
     disturbed = settings is not WALK
     assert np.array_equal(first, second) != disturbed
     assert np.array_equal(second, views["train"][1]) != disturbed
-    if settings is SHAPES:  # the task itself is not touched, in any frame of a stack
+    if settings in (SHAPES, INSTANCE):  # the task itself is not touched, in any frame of a stack
         newest = episode.masks[moments]  # type: ignore[index]
         assert 0 < newest.mean() < 1
         for view in (first, second):

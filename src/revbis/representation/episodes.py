@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from revbis.envs import make_env
-from revbis.envs.distractors import GAUSSIAN, Distractor, PixelNoise, Split
-from revbis.envs.state_noise import StateNoise
+from revbis.envs import make_background, make_env, make_state_noise
+from revbis.envs.distractors import GAUSSIAN, PixelNoise, Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from revbis.agents import Agent
+    from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
+    from revbis.envs.state_noise import StateNoise
 
 _CLEAN = {"distractor": None, "distractor_strength": None, "state_noise": 0}
 
@@ -49,11 +50,9 @@ class Disturbance:
         if spec == GAUSSIAN:
             self._pixels = PixelNoise(environment["distractor_strength"], size, split=split)
         elif spec is not None:
-            self._background = Distractor(spec, size, split=split)
+            self._background = make_background(environment, split)
         if environment["state_noise"]:
-            count, kind = environment["state_noise"], environment["state_noise_kind"]
-            task = environment["task"]
-            self._vector = StateNoise(count, kind, features, task=task, split=split)
+            self._vector = make_state_noise(environment, features, split)
 
     @property
     def needs_mask(self) -> bool:
@@ -65,6 +64,12 @@ class Disturbance:
         for each in (self._background, self._pixels, self._vector):
             if each is not None:
                 each.reset(seed)
+
+    def drive(self, actions: NDArray[np.float32]) -> None:
+        """Moves what the agent's actions drive, [n, A], before the frame after them."""
+        if self._vector is not None:
+            for action in actions:
+                self._vector.drive(action)
 
     def apply(self, clean: NDArray[Any], background_mask: NDArray[np.bool_] | None) -> NDArray[Any]:
         """What is seen of a clean frame or vector, as a new array; time advances by one frame.
@@ -166,11 +171,12 @@ def observations(
     stacks = np.maximum(moments[:, None] + np.arange(1 - stack, 1), 0)
     needed, places = np.unique(stacks, return_inverse=True)
     disturbance.reset(seed)
-    drawn, masks, now = [], episode.masks, 0
+    drawn, masks, now, driven = [], episode.masks, 0, 0
     for row in needed.tolist():
         disturbance.skip(row - now)
+        disturbance.drive(episode.actions[driven:row])
         drawn.append(disturbance.apply(episode.frames[row], None if masks is None else masks[row]))
-        now = row + 1
+        now, driven = row + 1, row
     views = np.stack(drawn)[places.reshape(stacks.shape)]
     return views.reshape(len(moments), -1, *views.shape[3:])
 
@@ -225,7 +231,7 @@ def feature_count(episode: CleanEpisode) -> int:
 
 def _stage(environment: Mapping[str, Any]) -> tuple[TaskEnv, Disturbance, int]:
     """The environment without its disturbance, that of evaluation, and frames of an observation."""
-    env = make_env(**{**environment, **_CLEAN}, seed=0)
+    env = make_env(**{**environment, **_CLEAN}, seed=0, distractor_split="eval")
     features = 0 if env.render_mode else int(env.observation_space.shape[0])
     stack = environment["frame_stack"] if environment["observation"] == "pixels" else 1
     return env, Disturbance(environment, features, "eval"), stack
@@ -261,6 +267,7 @@ def _play_on(
     while not over and len(rewards) < steps:
         action = agent.act(np.concatenate(recent), 0, explore=False)
         clean, reward, terminated, truncated, info = env.step(action)
+        disturbance.drive(action[None])
         mask = env.simulation.background_mask() if disturbance.needs_mask else None
         recent.append(disturbance.apply(np.array(info.get("frame", clean)), mask))
         rewards.append(reward)
@@ -283,6 +290,7 @@ def _play(env: Any, disturbance: Disturbance, agent: Agent, seed: int, stack: in
         recent.extend([seen] * (1 if recent else stack))
         actions.append(agent.act(np.concatenate(recent), 0, explore=False))
         clean, reward, terminated, truncated, info = env.step(actions[-1])
+        disturbance.drive(actions[-1][None])
         rewards.append(reward)
         over = terminated or truncated
     return CleanEpisode(
