@@ -27,6 +27,8 @@ from revbis.representation.measures import (
     agreement,
     denoising_factor,
     draw_others,
+    factor_probes,
+    factor_shares,
     rank_correlation,
 )
 from revbis.representation.problems import (
@@ -239,6 +241,9 @@ class Measurement:
         psi: ψ between state-action pairs, against G; None where the objective compares states.
         denoising: Denoising factor of φ; None where pixels do not distract.
         untrained_denoising: The same before training.
+        factors: What φ keeps of each factor, as R² and as share of the variance; empty where states
+            have none.
+        untrained_factors: The same before training.
     """
 
     metric: str
@@ -248,6 +253,8 @@ class Measurement:
     psi: Compared | None
     denoising: float | None
     untrained_denoising: float | None
+    factors: dict[str, float]
+    untrained_factors: dict[str, float]
 
 
 def measure(
@@ -273,6 +280,7 @@ def measure(
     settings = settings or ExactnessSettings()
     training = Training(problem, method, seed, settings)
     noise, before = _denoising(training, seed), _distances(training, seed)
+    kept_before = _factors(training, seed)
     training.run(progress or (lambda _: None))
     after, objective = _distances(training, seed), training.objective
     status = objective.status()
@@ -303,6 +311,8 @@ def measure(
         psi=compared.get("state_action"),
         denoising=_denoising(training, seed),
         untrained_denoising=noise,
+        factors=_factors(training, seed),
+        untrained_factors=kept_before,
     )
 
 
@@ -360,6 +370,20 @@ def _denoising(training: Training, seed: int) -> float | None:
     others = draw_others(_POSITIVES, count, generator)
     negatives = z[1:][torch.arange(_POSITIVES)[:, None], others]
     return denoising_factor(z[0], z[1:], negatives, torch.float32)
+
+
+@torch.no_grad()
+def _factors(training: Training, seed: int) -> dict[str, float]:
+    """What φ, as `distance` takes it, keeps of each factor: read by a linear map, and its share."""
+    problem = training.problem
+    if not problem.factors:
+        return {}
+    z = _numbers(training.objective.scale(training.encoder(problem.images)))
+    read = factor_probes(z, problem.factors, np.random.default_rng(seed))
+    shares = factor_shares(z, problem.factors)
+    return {f"{name}_r2": value for name, value in read.items()} | {
+        f"{name}_share": value for name, value in shares.items()
+    }
 
 
 def _numbers(tensor: Tensor) -> Array:
@@ -470,6 +494,8 @@ def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) ->
             row[f"{name}_spearman_untrained"] = compared.untrained
             dots[name] = _some_pairs(compared)
     row |= {"denoising": result.denoising, "denoising_untrained": result.untrained_denoising}
+    row |= result.factors
+    row |= {f"{name}_untrained": value for name, value in result.untrained_factors.items()}
     if cell.seed == 0:  # for the picture
         with atomic_file(_dots_path(cell, out)) as file:
             np.savez_compressed(file, allow_pickle=False, **dots)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,10 +16,14 @@ from revbis.io import schema
 from revbis.io.statistics import LEAST, Interval
 from revbis.tabular.comparison import neighbour_overlap
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _FOLDS = 5
+_READINGS = 8  # of each state, by a linear map
 _RIDGE = 1e-3  # relative to the variance of a feature
 _CONSTANT = 1e-9  # a deviation below this, relative to the mean, is rounding
 _TAIL = 0.1  # share of a return that a time limit may cut off
@@ -78,6 +83,50 @@ def state_probe(z: Array, states: Array, episode: Ints) -> float | None:
         error += ((states[test] - predicted) ** 2).sum(axis=0)
         total += ((states[test] - mean) ** 2).sum(axis=0)
     return float(np.maximum(1 - error / total, 0.0).mean())
+
+
+def factor_probes(
+    z: Array, factors: Mapping[str, Ints], generator: np.random.Generator
+) -> dict[str, float]:
+    """How well a linear map reads each factor from embeddings of states it was not fitted to.
+
+    R² of `state_probe` for the indicators of the factor's values, over five random folds of states.
+    Of a finite number of states an embedding tells everything that is left of a factor, however
+    small: so each is read eight times with Gaussian noise, as large as the embeddings' own spread,
+    and even in all directions. Four factors of equal share in 50 dimensions then have about .8.
+
+    Args:
+        z: An embedding of each state, (S, D).
+        factors: The value of each factor in each state, (S,).
+        generator: Draws the folds and the noise.
+    """
+    fold = np.tile(generator.permutation(len(z)) % _FOLDS, _READINGS)
+    deviation = float(np.sqrt(((z - z.mean(axis=0)) ** 2).mean()))
+    seen = np.tile(z, (_READINGS, 1))
+    seen = seen + deviation * generator.normal(size=seen.shape)
+    read = {}
+    for name, values in factors.items():
+        indicators = (values[:, None] == np.unique(values)).astype(np.float64)
+        read[name] = state_probe(seen, np.tile(indicators, (_READINGS, 1)), fold) or 0.0
+    return read
+
+
+def factor_shares(z: Array, factors: Mapping[str, Ints]) -> dict[str, float]:
+    """The share of the variance of embeddings that lies between the values of each factor.
+
+    Args:
+        z: An embedding of each state, (S, D).
+        factors: The value of each factor in each state, (S,).
+    """
+    total = float(((z - z.mean(axis=0)) ** 2).sum())
+    shares = {}
+    for name, values in factors.items():
+        between = 0.0
+        for value in np.unique(values):
+            own = values == value
+            between += own.sum() * float(((z[own].mean(axis=0) - z.mean(axis=0)) ** 2).sum())
+        shares[name] = between / total if total > 0 else 0.0
+    return shares
 
 
 def returns_to_go(rewards: Array, discount: float) -> Array:
