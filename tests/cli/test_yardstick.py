@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_a_csv_and_a_file_in_each_run(runs: list[Config], here: Path, capsys) -> None:
     main(["yardstick", "--trust", str(runs[0].out), "--episodes", "2"])
     printed = capsys.readouterr().out
-    for word in ("simsr", "drqv2", "φ", "critic's trunk", "state R²", "written to yardsticks.csv"):
+    for word in ("simsr", "drqv2", "φ", "critic's trunk", "gaussian", "written to yardsticks.csv"):
         assert word in printed
     none = [line for line in printed.splitlines() if "no denoising factor" in line]
     assert len(none) == 1 and none[0].startswith("tests.runs:Walk, drqv2, seed 1: no distract")

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from revbis.envs import make_env
+from revbis.envs.instances import recordings
 from revbis.envs.state_noise import projection
 from revbis.representation.episodes import (
     Disturbance,
     collect_episodes,
     feature_count,
+    irrelevant_factors,
     observations,
 )
 from revbis.representation.measures import returns_to_go
@@ -152,6 +154,7 @@ def test_embeddings_whose_measures_are_known() -> None:
         "phi_denoising_ood": 0.0,
         "phi_state_r2": 0.0,
         "phi_effective_rank": 1.0,
+        "phi_gaussian_r2": 0.0,
         "phi_value": 0.0,
         "phi_true": 0.0,
         "phi_true_low": 0.0,
@@ -159,6 +162,34 @@ def test_embeddings_whose_measures_are_known() -> None:
         "true_lags": constant["true_lags"],
         "true_tail": constant["true_tail"],
     }
+
+
+def test_what_is_kept_of_each_factor_is_known() -> None:
+    """Q's inverse tells place and time, gate, instance and shadow apart."""
+    inverse = torch.from_numpy(projection("tests.runs:Walk", 4, 12).copy()).float()
+    parts = {"state": (0, 2), "gate": (2, 4), "instance": (4, 10), "shadow": (10, 16)}
+    for kept, (first, last) in parts.items():
+        found = measured(PREDICTABLE, lambda x, a=first, b=last: (x @ inverse)[:, a:b])
+        assert found[f"phi_{kept}_r2"] > 0.98
+        for other in ("instance", "shadow"):
+            if kept not in (other, "shadow"):  # the same push drives the shadow and the walk
+                assert found[f"phi_{other}_r2"] < 0.9
+    assert not any("gate" in name or "walk" in name for name in measured(VECTOR, lambda x: x))
+    assert measured(VECTOR, lambda x: x)["phi_gaussian_r2"] > 0.99
+
+
+@pytest.mark.env("dmc")
+def test_what_is_kept_of_another_instance_is_that_of_its_simulator() -> None:
+    given = environment(INSTANCE)
+    (episode,) = collect_episodes(given, Watcher(), [5])
+    disturbance = Disturbance(given, 0, "eval")
+    states = irrelevant_factors(episode, disturbance)["instance"]
+    recorded = recordings("dmc:cartpole_balance", 100, "eval", 24, given["quality"])
+    assert any(
+        np.array_equal(states, np.resize(np.roll(each.states, -start, axis=0), states.shape))
+        for each in recorded
+        for start in range(len(each.states))
+    )
 
 
 def test_without_noise_there_is_no_denoising_factor() -> None:

@@ -110,15 +110,11 @@ def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     from revbis.io.statistics import mean_interval
-    from revbis.representation import MEASURES, NO_NOISE
+    from revbis.representation import NO_NOISE, shown_measures
     from revbis.representation.exactness_report import interval_text, intervals_text
 
     table = []
-    measures = {
-        name: heading
-        for name, heading in MEASURES.items()
-        if name != "true" or any("phi_true" in row for row in rows)
-    }
+    measures = shown_measures(rows)
     for method in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == method]
         line = {"method": method, "seeds": str(len(mine))}

@@ -43,6 +43,9 @@ def command(
     from the rewards that followed, between moments of different episodes; with a 95% interval over
     episodes. Noise makes those rewards random, and ρ smaller: --rollouts 8 averages it out.
 
+    gate, instance, shadow, walk, gaussian R²: the same as state R² for what is seen beside the
+    task's own state, where there is any.
+
     A few seconds to a minute for each run on the cpu preset's sizes. Prints a table; writes the
     CSV, and yardsticks.json into each run's folder, which revbis report shows.
 
@@ -134,19 +137,19 @@ def _measure(
 
 
 def _show(rows: list[dict[str, Any]], out: Path) -> None:
-    from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
+    from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE, shown_measures
     from revbis.representation.exactness_report import NONE, Results, write_csv
 
-    table = []
+    table, measures = [], shown_measures(rows)
     for row in rows:
         about = {name: str(row[name]) for name in ("task", "method", "seed")}
         about["frames"] = f"{row['frames']:,}"
         for embedding, shown in EMBEDDINGS.items():
-            values = {name: row.get(f"{embedding}_{name}") for name in MEASURES}
+            values = {name: row.get(f"{embedding}_{name}") for name in measures}
             if any(value is not None for value in values.values()):
                 texts = {
                     heading: NONE if values[name] is None else f"{values[name]:.2f}"
-                    for name, heading in MEASURES.items()
+                    for name, heading in measures.items()
                 }
                 low, high = (row.get(f"{embedding}_true_{end}") for end in ("low", "high"))
                 if low is not None:
@@ -156,8 +159,10 @@ def _show(rows: list[dict[str, Any]], out: Path) -> None:
     for row in rows:
         if not any("denoising" in name for name in row):
             print(f"{row['task']}, {row['method']}, seed {row['seed']}: {NO_NOISE}")
-    for lags, tail in dict.fromkeys((row["true_lags"], row["true_tail"]) for row in rows):
+    for row in rows:
+        lags, tail = row["true_lags"], row["true_tail"]
+        whose = f" of {row['task']}, {row['method']}, seed {row['seed']}" if len(rows) > 1 else ""
         after = f"; what follows adds at most {tail:.3g} to a distance" if tail else ""
-        print(f"U: over the rewards of {lags:.0f} actions{after}")
+        print(f"U{whose}: over the rewards of {lags:.0f} actions{after}")
     write_csv(Results(rows, ()), out)
     print(f"written to {out}")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from revbis.envs import make_background, make_env, make_state_noise
-from revbis.envs.distractors import GAUSSIAN, PixelNoise, Split
+from revbis.envs.distractors import GAUSSIAN, INSTANCE, PixelNoise, Split
+from revbis.envs.instances import recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from revbis.agents import Agent
     from revbis.envs.distractors import Distractor
     from revbis.envs.environment import TaskEnv
+    from revbis.envs.instances import Recording
     from revbis.envs.state_noise import StateNoise
 
 _CLEAN = {"distractor": None, "distractor_strength": None, "state_noise": 0}
@@ -46,11 +48,15 @@ class Disturbance:
         self._background: Distractor | None = None
         self._pixels: PixelNoise | None = None
         self._vector: StateNoise | None = None
+        self._instances: tuple[Recording, ...] = ()
         spec, size = environment["distractor"], environment["pixels"]
         if spec == GAUSSIAN:
             self._pixels = PixelNoise(environment["distractor_strength"], size, split=split)
         elif spec is not None:
             self._background = make_background(environment, split)
+            if spec == INSTANCE:
+                repeat, quality = environment["action_repeat"], environment["quality"]
+                self._instances = recordings(environment["task"], repeat, split, size, quality)
         if environment["state_noise"]:
             self._vector = make_state_noise(environment, features, split)
 
@@ -86,6 +92,17 @@ class Disturbance:
         if self._pixels is not None:
             self._pixels.add(seen)
         return seen
+
+    def factors(self) -> dict[str, NDArray[np.float64]]:
+        """The numbers behind the next frame by kind, where there are any; time advances by one."""
+        if self._vector is not None:
+            return {str(kind): each for kind, each in self._vector.numbers().items()}
+        found = {}
+        if self._background is not None and self._instances:
+            states = self._instances[self._background.variant].states
+            found["instance"] = states[self._background.frame % len(states)]
+        self.skip(1)
+        return found
 
     def skip(self, frames: int) -> None:
         """Advances time by so many frames that nobody looks at."""
@@ -179,6 +196,18 @@ def observations(
         now, driven = row + 1, row
     views = np.stack(drawn)[places.reshape(stacks.shape)]
     return views.reshape(len(moments), -1, *views.shape[3:])
+
+
+def irrelevant_factors(
+    episode: CleanEpisode, disturbance: Disturbance
+) -> dict[str, NDArray[np.float64]]:
+    """The numbers behind what the disturbance showed in an episode, by kind, [T, n] each."""
+    disturbance.reset(episode.seed)
+    rows = []
+    for row in range(len(episode)):
+        disturbance.drive(episode.actions[max(row - 1, 0) : row])
+        rows.append(disturbance.factors())
+    return {name: np.stack([each[name] for each in rows]) for name in rows[0]}
 
 
 def play_on(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revbis.envs.gate import NUMBERS
 from revbis.objectives.base import effective_rank
 from revbis.representation.episodes import (
     CleanEpisode,
@@ -17,6 +18,7 @@ from revbis.representation.episodes import (
     NotReproducibleError,
     collect_episodes,
     feature_count,
+    irrelevant_factors,
     observations,
     play_on,
 )
@@ -80,7 +82,14 @@ class Pool:
         lengths = [len(episode) for episode in episodes]
         self._episode = np.repeat(np.arange(len(episodes)), lengths)
         self._time = np.concatenate([np.arange(length) for length in lengths])
-        self._states = np.concatenate([episode.states for episode in episodes])
+        states = np.concatenate([episode.states for episode in episodes])
+        gate = NUMBERS if environment["reward_gate"] else 0
+        self._states = states[:, : states.shape[1] - gate]
+        disturbance = self._disturbance("eval")
+        kinds = [irrelevant_factors(each, disturbance) for each in episodes]
+        self._factors = {name: np.concatenate([each[name] for each in kinds]) for name in kinds[0]}
+        if gate:
+            self._factors["gate"] = states[:, -gate:]
         self._returns = np.concatenate([returns_to_go(each.rewards, discount) for each in episodes])
         complete = [complete_returns(len(e), discount, e.terminated) for e in episodes]
         generator = np.random.default_rng(seed)
@@ -136,6 +145,10 @@ class Pool:
                 "state_r2": state_probe(z.double().numpy(), self._states, self._episode),
                 "effective_rank": float(effective_rank(z.double())),
                 "value": rank_correlation(distances[i, j], np.abs(returns[i] - returns[j])),
+            }
+            measured |= {
+                f"{factor}_r2": state_probe(z.double().numpy(), numbers, self._episode)
+                for factor, numbers in self._factors.items()
             }
             measured |= self._with_truth(name, z, distance)
             values |= {
