@@ -9,7 +9,7 @@ import pytest
 from revbis.envs import make_env
 from revbis.envs.distractors import VARIANTS
 from revbis.envs.gate import PERIODS, period
-from revbis.envs.instances import INSTANCES, POLICIES, recordings, smooth_actions
+from revbis.envs.instances import INSTANCES, POLICIES, filmed, recordings, smooth_actions
 from revbis.envs.state_noise import StateNoise, oscillators, parse_kinds, projection
 
 TOY = "envs.toys:Good"  # a vector of two numbers and two actions
@@ -234,7 +234,7 @@ def test_another_instance_is_seen_behind_the_task() -> None:
         make_env(task, seed=1, **settings, **extra) for extra in ({"distractor": "instance"}, {})
     )
     assert shown.identity["distractor"] == "instance-v1/train"
-    recorded = [each.views for each in recordings(task, 50, "train", 24, "fast")]
+    recorded = [filmed(task, 50, "train", number, 24, "fast").views for number in range(12)]
     assert recorded[0].shape == (20, 3, 24, 24)
     views = [(shown.reset()[0], clean.reset()[0])]
     masks = [clean.simulation.background_mask()]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from revbis.envs import make_env
-from revbis.envs.instances import recordings
+from revbis.envs.instances import filmed
 from revbis.envs.state_noise import projection
 from revbis.representation.episodes import (
     Disturbance,
@@ -184,7 +184,8 @@ def test_what_is_kept_of_another_instance_is_that_of_its_simulator() -> None:
     (episode,) = collect_episodes(given, Watcher(), [5])
     disturbance = Disturbance(given, 0, "eval")
     states = irrelevant_factors(episode, disturbance)["instance"]
-    recorded = recordings("dmc:cartpole_balance", 100, "eval", 24, given["quality"])
+    look = (24, given["quality"])
+    recorded = [filmed("dmc:cartpole_balance", 100, "eval", n, *look) for n in range(6)]
     assert any(
         np.array_equal(states, np.resize(np.roll(each.states, -start, axis=0), states.shape))
         for each in recorded

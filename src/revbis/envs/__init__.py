@@ -19,7 +19,7 @@ from revbis.envs.distractors import (
     parse_background,
 )
 from revbis.envs.gate import NUMBERS, GatedSimulation
-from revbis.envs.instances import recordings
+from revbis.envs.instances import INSTANCES, filmed
 from revbis.envs.rendering import QUALITIES, Quality, RenderingError, choose_backend
 from revbis.envs.state_noise import StateNoise, parse_kinds
 from revbis.envs.suite import Suite
@@ -199,13 +199,14 @@ def make_env(
 
 def make_background(environment: Mapping[str, Any], split: Split) -> Distractor:
     """The moving background of an environment, from the arguments of `make_env`."""
-    size, repeat = environment["pixels"], environment["action_repeat"]
-    recorded = (environment["task"], repeat, split, size, environment["quality"])
+    task, repeat = environment["task"], environment["action_repeat"]
+    size, quality = environment["pixels"], environment["quality"]
     return Distractor(
         environment["distractor"],
         size,
         split=split,
-        pictures=lambda: [each.views for each in recordings(*recorded)],
+        clips=len(INSTANCES[split]),
+        clip=lambda number: filmed(task, repeat, split, number, size, quality).views,
     )
 
 

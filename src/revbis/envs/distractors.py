@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -46,7 +46,8 @@ class Distractor:
         size: Side of the image.
         split: "train" or "eval"; they share no variant. Every third clip of a folder is for
             evaluation.
-        pictures: Gives the clips of "instance", [n, 3, size, size] each, when they are first shown.
+        clips: How many clips "instance" has.
+        clip: Gives one of them by its number, [n, 3, size, size].
 
     Attributes:
         identity: Kind, version and split; for a folder also its name and a digest of the names and
@@ -64,7 +65,8 @@ class Distractor:
         size: int,
         *,
         split: Split = "train",
-        pictures: Callable[[], Sequence[Pixels]] = tuple,
+        clips: int = 0,
+        clip: Callable[[int], Pixels] | None = None,
     ) -> None:
         self.size = size
         kind, folder = parse_background(spec)
@@ -72,7 +74,8 @@ class Distractor:
         if folder is not None:
             self._source = _Video(folder, size, split)
         elif kind == INSTANCE:
-            self._source = _Recorded(f"{kind}-v1", pictures)
+            assert clip is not None and clips
+            self._source = _Recorded(f"{kind}-v1", range(clips), clip)
         else:
             self._source = _Procedural(f"{kind}-v1", size, VARIANTS[split])
         self.identity = f"{self._source.name}/{split}"
@@ -218,17 +221,15 @@ class _Recorded(NamedTuple):
     """Clips that are already there; one that has ended begins again."""
 
     name: str
-    pictures: Callable[[], Sequence[Pixels]]
-
-    @property
-    def pool(self) -> range:
-        return range(len(self.pictures()))
+    pool: range
+    clip: Callable[[int], Pixels]
 
     def prepare(self, variant: int) -> None:
-        """Nothing to load."""
+        """Makes it now, not within a step."""
+        self.clip(variant)
 
     def picture(self, variant: int, t: int) -> Pixels:
-        clip = self.pictures()[variant]
+        clip = self.clip(variant)
         frame: Pixels = clip[t % len(clip)]
         return frame
 

@@ -59,27 +59,43 @@ class Recording(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def recordings(
-    task: str, action_repeat: int, split: Split, size: int = 0, quality: Quality = "full"
-) -> tuple[Recording, ...]:
-    """The episodes of a split's instances: a pure function of its arguments and the simulator.
+def recordings(task: str, action_repeat: int, split: Split) -> tuple[Recording, ...]:
+    """Episodes of a split's instances as vectors: a pure function of arguments and simulator.
 
     Args:
         task: As for `make_env`.
         action_repeat: Simulator steps per action.
         split: "train" or "eval"; they share no policy.
-        size: Side of the pictures; 0 for state vectors.
-        quality: Of the pictures.
     """
     from revbis.envs import make_env  # which imports this file
 
-    seen: dict[str, Any] = {"observation": "state"}
-    if size:
-        seen = {"pixels": size, "frame_stack": 1, "quality": quality}
-    env = make_env(task, seed=0, action_repeat=action_repeat, **seen)
+    env = make_env(task, seed=0, action_repeat=action_repeat, observation="state")
     try:
-        most = MOST_PICTURES if size else MOST_STEPS
-        return tuple(_record(env, variant, split, most) for variant in INSTANCES[split])
+        return tuple(_record(env, variant, split, MOST_STEPS) for variant in INSTANCES[split])
+    finally:
+        env.close()
+
+
+@lru_cache(maxsize=32)  # all of them, of one environment and its evaluation
+def filmed(
+    task: str, action_repeat: int, split: Split, number: int, size: int, quality: Quality
+) -> Recording:
+    """The start of an episode of one of a split's instances as pictures, drawn when it is needed.
+
+    Args:
+        task: As for `make_env`.
+        action_repeat: Simulator steps per action.
+        split: "train" or "eval"; they share no policy.
+        number: Which one of the split's.
+        size: Side of the pictures.
+        quality: Of the pictures.
+    """
+    from revbis.envs import make_env
+
+    look: dict[str, Any] = {"pixels": size, "frame_stack": 1, "quality": quality}
+    env = make_env(task, seed=0, action_repeat=action_repeat, **look)
+    try:
+        return _record(env, INSTANCES[split][number], split, MOST_PICTURES)
     finally:
         env.close()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from revbis.envs import make_background, make_env, make_state_noise
 from revbis.envs.distractors import GAUSSIAN, INSTANCE, PixelNoise, Split
-from revbis.envs.instances import recordings
+from revbis.envs.instances import filmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,15 +48,16 @@ class Disturbance:
         self._background: Distractor | None = None
         self._pixels: PixelNoise | None = None
         self._vector: StateNoise | None = None
-        self._instances: tuple[Recording, ...] = ()
+        self._filmed: Callable[[int], Recording] | None = None
         spec, size = environment["distractor"], environment["pixels"]
         if spec == GAUSSIAN:
             self._pixels = PixelNoise(environment["distractor_strength"], size, split=split)
         elif spec is not None:
             self._background = make_background(environment, split)
             if spec == INSTANCE:
-                repeat, quality = environment["action_repeat"], environment["quality"]
-                self._instances = recordings(environment["task"], repeat, split, size, quality)
+                task, repeat = environment["task"], environment["action_repeat"]
+                look = (size, environment["quality"])
+                self._filmed = lambda number: filmed(task, repeat, split, number, *look)
         if environment["state_noise"]:
             self._vector = make_state_noise(environment, features, split)
 
@@ -98,8 +99,8 @@ class Disturbance:
         if self._vector is not None:
             return {str(kind): each for kind, each in self._vector.numbers().items()}
         found = {}
-        if self._background is not None and self._instances:
-            states = self._instances[self._background.variant].states
+        if self._background is not None and self._filmed is not None:
+            states = self._filmed(self._background.variant).states
             found["instance"] = states[self._background.frame % len(states)]
         self.skip(1)
         return found
