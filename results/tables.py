@@ -429,6 +429,47 @@ def correlations() -> Lines:
     yield from table(["method", *HEAD, "lowest φ"], rows)
 
 
+FACTORS = (
+    *("controllable_relevant", "exogenous_relevant"),
+    *("controllable_irrelevant", "exogenous_irrelevant"),
+)
+
+
+def kept(scenario: str) -> Lines:
+    """What φ keeps of each factor, the most selective method first; ρ of φ with U."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader((RESULTS / "factors" / "exactness.csv").read_text().splitlines()):
+        if row["scenario"] == scenario:
+            found.setdefault(row["method"], []).append(row)
+
+    def of(method: str, column: str) -> float:
+        return mean(float(row[column]) for row in found[method])
+
+    def selectivity(method: str) -> float:
+        read = [of(method, f"{factor}_r2") for factor in FACTORS]
+        return (read[0] + read[1] - read[2] - read[3]) / 2
+
+    def of_factor(method: str, factor: str) -> str:
+        read, share = (short(of(method, f"{factor}_{each}"), 2) for each in ("r2", "share"))
+        return f"{read} ({share})"
+
+    rows = [
+        [
+            f"`{method}`",
+            *(of_factor(method, factor) for factor in FACTORS),
+            short(selectivity(method), 2),
+            short(of(method, "phi_spearman"), 2),
+            str(len(found[method])),
+        ]
+        for method in sorted(found, key=lambda each: -selectivity(each))
+    ]
+    before = [mean(of(method, f"{factor}_r2_untrained") for method in found) for factor in FACTORS]
+    rho = mean(of(method, "phi_spearman_untrained") for method in found)
+    rows.append(["before training", *(short(each, 2) for each in before), "", short(rho, 2), ""])
+    head = [factor.replace("_", ", ") for factor in FACTORS]
+    yield from table(["method", *head, "selectivity", "ρ with U", "seeds"], rows)
+
+
 def errors() -> Lines:
     """Errors of φ's distances, of methods that order states well in one scenario at least."""
     found = exact("exactness.csv")
@@ -557,6 +598,7 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "rates": rates,
         "lengths": lengths,
     },
+    "factors": {name: partial(kept, name) for name in ("factors", "factors-mixed")},
     "noisy-ablation": {"differences": ablation},
     "noisy-options": {
         **{task: partial(with_a_step, task) for task in TASKS[:2]},

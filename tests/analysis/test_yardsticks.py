@@ -54,6 +54,17 @@ def test_only_seeds_at_the_furthest_frame_count(tmp_path: Path) -> None:
     assert (table.records[0]["frames"], table.records[0]["seeds"]) == (10, "1 2")
 
 
+def test_the_true_metric_has_a_column_once_it_was_measured(tmp_path: Path) -> None:
+    for seed, more in ((1, {}), (2, {"trunk_true": 0.25})):
+        folder = write_run(tmp_path, [0.0, 1.0], seed=seed)
+        write_file(folder, 10, measures("trunk", 0.5) | more)
+        table = yardstick_table(read_study([tmp_path]))
+        [(_, cells)] = table.rows
+        labels = [column.label for column in table.columns]
+        assert labels[-2:] == (["ρ with U", "N"] if more else ["ρ with ΔV", "N"])
+    assert [cell.text for cell in cells][-2:] == ["0.25", "2"]
+
+
 def test_a_task_without_a_state_has_no_r2(tmp_path: Path) -> None:
     values = {key: of for key, of in measures("trunk", 0.5).items() if "state" not in key}
     write_file(write_run(tmp_path, [0.0, 1.0]), 10, values)

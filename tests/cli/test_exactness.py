@@ -10,7 +10,12 @@ from tests.cli import fails
 from revbis.cli import main
 from revbis.objectives import NonFiniteError
 from revbis.representation import exactness
-from revbis.representation.exactness_report import Results, draw_overview, intervals_text
+from revbis.representation.exactness_report import (
+    Results,
+    draw_kept,
+    draw_overview,
+    intervals_text,
+)
 
 OWN = "tests.objectives.own_objectives"
 SMALL = ["--size", "5", "--steps", "2", "--workers", "1"]
@@ -180,3 +185,41 @@ def test_a_caption_counts_the_seeds_of_each_method(counts, text):
         for seed in range(count)
     ]
     assert intervals_text(rows) == text
+
+
+def test_factors_have_a_picture_and_columns(tmp_path: Path, capsys) -> None:
+    words = ["--methods", "mico", "zp", "--scenarios", "factors", "factors-mixed", "--seeds", "1"]
+    main(["exactness", *words, "--steps", "2", "--workers", "1", "--out", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "factors.png" in printed and "four factors, two of them irrelevant" in printed
+    rows = rows_of(tmp_path)
+    assert len(rows) == 4
+    for row in rows:
+        for name in ("controllable_relevant", "exogenous_irrelevant"):
+            for measure in ("r2", "share", "r2_untrained", "share_untrained"):
+                assert 0 <= float(row[f"{name}_{measure}"]) <= 1
+    assert (tmp_path / "factors.png").stat().st_size > 10_000
+    assert "What φ keeps of each factor" in (tmp_path / "index.html").read_text()
+
+
+def test_the_picture_of_factors_says_which_method_is_selective() -> None:
+    """R² .8 and .6 of the relevant, .2 and .4 of the others: .7 − .3; zp keeps all alike."""
+    names = ("controllable_relevant", "exogenous_relevant")
+    names += ("controllable_irrelevant", "exogenous_irrelevant")
+    rows = [
+        {"scenario": "factors", "method": method, "seed": 0, "phi_spearman": 0.5}
+        | {f"{name}_r2": value for name, value in zip(names, values, strict=True)}
+        | {f"{name}_r2_untrained": 0.7 for name in names}
+        for method, values in (("zp", (0.5,) * 4), ("mico", (0.8, 0.6, 0.2, 0.4)))
+    ]
+    figure = draw_kept(Results(rows, ["factors"]), "caption")
+    assert figure is not None
+    title = " ".join(figure.get_suptitle().split())
+    assert title == (
+        "φ of mico (R² 0.70 of what is relevant, 0.30 of what is not) is the most selective of 2 "
+        "methods, zp (R² 0.50 of what is relevant, 0.50 of what is not) the least."
+    )
+    [panel] = figure.axes
+    shown = [text.get_text() for text in panel.texts]
+    assert shown == ["0.80", "0.60", "0.20", "0.40", *["0.50"] * 4, *["0.70"] * 4]
+    assert draw_kept(Results([rows[0] | {"scenario": "rooms"}], ["rooms"]), "caption") is None

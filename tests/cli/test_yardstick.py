@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_a_csv_and_a_file_in_each_run(runs: list[Config], here: Path, capsys) -> None:
     main(["yardstick", "--trust", str(runs[0].out), "--episodes", "2"])
     printed = capsys.readouterr().out
-    for word in ("simsr", "drqv2", "φ", "critic's trunk", "state R²", "written to yardsticks.csv"):
+    for word in ("simsr", "drqv2", "φ", "critic's trunk", "gaussian", "written to yardsticks.csv"):
         assert word in printed
     none = [line for line in printed.splitlines() if "no denoising factor" in line]
     assert len(none) == 1 and none[0].startswith("tests.runs:Walk, drqv2, seed 1: no distract")
@@ -71,6 +71,20 @@ def test_the_same_command_measures_the_same(runs: list[Config], here: Path, caps
     assert (here / "first.csv").read_text() == (here / "second.csv").read_text()
     main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "2", "--seed", "1"])
     assert (here / "yardsticks.csv").read_text() != (here / "first.csv").read_text()
+
+
+def test_the_true_metric(runs: list[Config], here: Path, capsys) -> None:
+    """Walk pays 1 − |place|, in [0, 1] for each of 8 repetitions, and has 5 actions."""
+    main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "4"])
+    first = capsys.readouterr().out
+    assert "ρ with U" in first and "U: over the rewards of " in first and "adds at most" in first
+    content = json.loads((runs[0].directory / "yardsticks.json").read_text())["yardsticks"]
+    assert f"{content['phi_true']:.2f} [{content['phi_true_low']:.2f}, " in " ".join(first.split())
+    main(["yardstick", "--trust", str(runs[0].directory), "--episodes", "4", "--rollouts", "2"])
+    again = json.loads((runs[0].directory / "yardsticks.json").read_text())["yardsticks"]
+    assert again["phi_value"] == content["phi_value"] and again["phi_true"] != content["phi_true"]
+    error = fails(capsys, "yardstick", str(runs[0].directory), "--rollouts", "-1")
+    assert "--rollouts must be" in error
 
 
 def test_runs_that_cannot_be_measured(runs: list[Config], here: Path, capsys) -> None:

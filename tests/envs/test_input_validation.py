@@ -88,7 +88,10 @@ def test_seeds_of_reset() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nois", "one of noise, shapes, video:FOLDER, gaussian, got 'nois'; did you mean 'noise'?"),
+        (
+            "nois",
+            "shapes, instance, video:FOLDER, gaussian, got 'nois'; did you mean 'noise'?",
+        ),
         ("gaussian", "gaussian is not a background: use PixelNoise"),
         ("vidio:/clips", "got 'vidio:/clips'; did you mean 'video'?"),
         ("noise:loud", "got 'noise:loud'; did you mean 'noise'?"),

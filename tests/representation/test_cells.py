@@ -24,7 +24,7 @@ from revbis.representation.exactness import (
     read_exactness,
     run_cell,
 )
-from revbis.representation.problems import SCENARIOS
+from revbis.representation.problems import USUAL
 from revbis.representation.workers import Show, run_all
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_committed_cells_are_found(folder: str, monkeypatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples")
     out = ROOT / "results/exactness" / folder
     methods = {"": list(OBJECTIVES), "controls": ["controls:scaled"]}[folder]
-    cells = plan(list(SCENARIOS), methods, 5, 9, ExactnessSettings())
+    cells = plan(USUAL, methods, 5, 9, ExactnessSettings())
     assert len(cells) == 30 * len(methods)
     key = next(iter(cells)).key
     for cell in cells:

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from revbis.envs import make_env
+from revbis.envs.instances import filmed
 from revbis.envs.state_noise import projection
 from revbis.representation.episodes import (
     Disturbance,
     collect_episodes,
     feature_count,
+    irrelevant_factors,
     observations,
 )
 from revbis.representation.measures import returns_to_go
@@ -23,18 +25,22 @@ WALK = {"task": "tests.runs:Walk", "pixels": 24, "action_repeat": 4}
 PIXELS = {**WALK, "distractor": "gaussian", "distractor_strength": 0.2}
 VECTOR = {**WALK, "observation": "state", "state_noise": 6}
 DRIFTING = {**VECTOR, "state_noise_kind": "walk"}
+PREDICTABLE = {**VECTOR, "state_noise_kind": "instance+shadow", "reward_gate": True}
 SHAPES = {
     "task": "dmc:cartpole_balance",
     "pixels": 24,
     "action_repeat": 100,
     "distractor": "shapes",
 }
+INSTANCE = SHAPES | {"distractor": "instance"}
 EVERY = [
     pytest.param(PIXELS, id="gaussian"),
     pytest.param(VECTOR, id="vector"),
     pytest.param(DRIFTING, id="walk"),
+    pytest.param(PREDICTABLE, id="instance+shadow"),
     pytest.param(WALK, id="none"),
     pytest.param(SHAPES, id="shapes", marks=pytest.mark.env("dmc")),
+    pytest.param(INSTANCE, id="instance", marks=pytest.mark.env("dmc")),
 ]
 
 
@@ -98,7 +104,7 @@ def test_other_seeds_change_the_noise_alone(settings: dict[str, Any]) -> None:
     disturbed = settings is not WALK
     assert np.array_equal(first, second) != disturbed
     assert np.array_equal(second, views["train"][1]) != disturbed
-    if settings is SHAPES:  # the task itself is not touched, in any frame of a stack
+    if settings in (SHAPES, INSTANCE):  # the task itself is not touched, in any frame of a stack
         newest = episode.masks[moments]  # type: ignore[index]
         assert 0 < newest.mean() < 1
         for view in (first, second):
@@ -148,14 +154,50 @@ def test_embeddings_whose_measures_are_known() -> None:
         "phi_denoising_ood": 0.0,
         "phi_state_r2": 0.0,
         "phi_effective_rank": 1.0,
+        "phi_gaussian_r2": 0.0,
         "phi_value": 0.0,
+        "phi_true": 0.0,
+        "phi_true_low": 0.0,
+        "phi_true_high": 0.0,
+        "true_lags": constant["true_lags"],
+        "true_tail": constant["true_tail"],
     }
+
+
+def test_what_is_kept_of_each_factor_is_known() -> None:
+    """Q's inverse tells place and time, gate, instance and shadow apart."""
+    inverse = torch.from_numpy(projection("tests.runs:Walk", 4, 12).copy()).float()
+    parts = {"state": (0, 2), "gate": (2, 4), "instance": (4, 10), "shadow": (10, 16)}
+    for kept, (first, last) in parts.items():
+        found = measured(PREDICTABLE, lambda x, a=first, b=last: (x @ inverse)[:, a:b])
+        assert found[f"phi_{kept}_r2"] > 0.98
+        for other in ("instance", "shadow"):
+            if kept not in (other, "shadow"):  # the same push drives the shadow and the walk
+                assert found[f"phi_{other}_r2"] < 0.9
+    assert not any("gate" in name or "walk" in name for name in measured(VECTOR, lambda x: x))
+    assert measured(VECTOR, lambda x: x)["phi_gaussian_r2"] > 0.99
+
+
+@pytest.mark.env("dmc")
+def test_what_is_kept_of_another_instance_is_that_of_its_simulator() -> None:
+    given = environment(INSTANCE)
+    (episode,) = collect_episodes(given, Watcher(), [5])
+    disturbance = Disturbance(given, 0, "eval")
+    states = irrelevant_factors(episode, disturbance)["instance"]
+    look = (24, given["quality"])
+    recorded = [filmed("dmc:cartpole_balance", 100, "eval", n, *look) for n in range(6)]
+    assert any(
+        np.array_equal(states, np.resize(np.roll(each.states, -start, axis=0), states.shape))
+        for each in recorded
+        for start in range(len(each.states))
+    )
 
 
 def test_without_noise_there_is_no_denoising_factor() -> None:
     plain = {**WALK, "observation": "state"}
     values = measured(plain, lambda x: x)
-    assert set(values) == {"phi_state_r2", "phi_effective_rank", "phi_value"}
+    truth = {"phi_true", "phi_true_low", "phi_true_high", "true_lags", "true_tail"}
+    assert set(values) == {"phi_state_r2", "phi_effective_rank", "phi_value"} | truth
     assert values["phi_state_r2"] > 0.99
 
 

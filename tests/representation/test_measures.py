@@ -9,6 +9,8 @@ from revbis.representation.measures import (
     complete_returns,
     denoising_factor,
     draw_others,
+    factor_probes,
+    factor_shares,
     returns_to_go,
     state_probe,
 )
@@ -190,3 +192,32 @@ def test_neighbours_of_a_larger_set() -> None:
 def test_a_distance_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match="the learned distances must be finite, but 2 of its"):
         agreement(matrix(np.nan, 1.0, 2.0), EXACT, EXACT)
+
+
+FACTORS = {"first": np.repeat(np.arange(4), 16), "second": np.tile(np.repeat(np.arange(4), 4), 4)}
+FACTORS |= {"third": np.tile(np.arange(4), 16)}
+
+
+def test_shares_of_factors_by_hand() -> None:
+    """Columns 2·first and second: variances 4 · 1.25 and 1.25, so shares of .8 and .2."""
+    z = np.stack([2.0 * FACTORS["first"], FACTORS["second"]], axis=1)
+    found = factor_shares(z, FACTORS)
+    assert found == pytest.approx({"first": 0.8, "second": 0.2, "third": 0.0})
+    assert set(factor_shares(np.ones((64, 2)), FACTORS).values()) == {0.0}
+    together = (FACTORS["first"] ^ FACTORS["second"])[:, None] * 1.0  # neither alone tells of it
+    assert factor_shares(together, FACTORS)["first"] == pytest.approx(0.0)
+
+
+def test_factors_are_read_if_their_share_is_not_small() -> None:
+    """Both as indicators in 50 dimensions, then with the second a hundredth of the size."""
+    one_hot = [np.eye(4)[FACTORS[name]] for name in ("first", "second")]
+    read = []
+    for size in (1.0, 0.01):
+        z = np.zeros((64, 50))
+        z[:, :4], z[:, 4:8] = one_hot[0], size * one_hot[1]
+        read.append(factor_probes(z, FACTORS, np.random.default_rng(0)))
+    assert read[0]["first"] > 0.7 and read[0]["second"] > 0.7
+    assert read[1]["first"] > 0.7 and read[1]["second"] < 0.1
+    assert read[0]["third"] < 0.1 and read[1]["third"] < 0.1
+    constant = factor_probes(np.ones((64, 3)), FACTORS, np.random.default_rng(0))
+    assert set(constant.values()) == {0.0}

@@ -8,13 +8,16 @@ import torch
 
 from revbis import tabular
 from revbis.representation.problems import (
+    FACTORS,
     SCENARIOS,
     Problem,
     build,
     collect_dataset,
+    draw_factors,
     draw_grid,
     exact_distances,
     exact_value_gaps,
+    factored_mdp,
     near_greedy,
     observe_states,
     random_images,
@@ -99,7 +102,73 @@ def test_a_scenario_is_what_it_says(name: str) -> None:
     assert problem.off_policy == (scenario.policy == "off-policy")
     assert (problem.outcomes is not None) == (scenario.rewards == "random")
     assert (problem.pixel_noise > 0) == (scenario.pixels == "noisy")
-    assert (problem.mdp.grid is None) == (scenario.mdp == "garnet")
+    assert (problem.mdp.grid is None) == (scenario.mdp in ("garnet", "factors"))
+    assert bool(problem.factors) == (problem.lumped is not None) == (scenario.mdp == "factors")
+
+
+def test_a_factored_mdp_by_hand() -> None:
+    """Two factors of four values; bits 0 and 0 of an action move the first up, 1 down."""
+    mdp, factors = factored_mdp(("controllable_relevant", "exogenous_irrelevant"))
+    assert mdp.n_states == 16 and mdp.n_actions == 4
+    assert factors["controllable_relevant"].tolist() == [s // 4 for s in range(16)]
+    assert factors["exogenous_irrelevant"].tolist() == [s % 4 for s in range(16)]
+    up, down = (mdp.transitions[0 * 4 + action].toarray().ravel() for action in (0, 3))
+    moved = {4 + 1: 0.64, 4: 0.16, 1: 0.16, 0: 0.04}  # (up, up), (up, stays), ...
+    assert up == pytest.approx([moved.get(s, 0.0) for s in range(16)])
+    moved = {12 + 1: 0.64, 12: 0.16, 1: 0.16, 0: 0.04}  # the exogenous one still moves up
+    assert down == pytest.approx([moved.get(s, 0.0) for s in range(16)])
+    assert mdp.rewards[:, 0].tolist() == np.repeat([0.0, 0.3, 0.5, 0.1], 4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("metric", "level"),
+    [
+        ("revised", "state"),
+        ("revised", "state_action"),
+        ("mico", "state"),
+        ("mico", "state_action"),
+        ("pi_bisimulation", "state"),
+    ],
+)
+def test_the_lumped_problem_has_the_metric_of_the_whole(metric: str, level: str) -> None:
+    (mdp, factors), (small, _) = (
+        factored_mdp(names, values=2) for names in (tuple(FACTORS), tuple(FACTORS)[::2])
+    )
+    first, second = (factors[name] for name in ("controllable_relevant", "exogenous_relevant"))
+    images = draw_factors(factors, mixed=False)
+    whole = Problem(mdp, images, mdp.uniform_policy(), mdp.uniform_policy())
+    policy = small.uniform_policy()
+    lumped = Problem(small, images[:4], policy, policy), 2 * first + second
+    found, wanted = (
+        exact_distances(each, "target", metric, level, 0.9, None)
+        for each in (replace(whole, lumped=lumped), whole)
+    )
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_irrelevant_factors_are_at_reduced_distance_0() -> None:
+    problem = build("factors", 5, 0.9)
+    U = exact_distances(problem, "target", "revised", "state", 0.9, None)
+    reduced = U - (np.diag(U)[:, None] + np.diag(U)) / 2
+    relevant = [problem.factors[f"{name}_relevant"] for name in ("controllable", "exogenous")]
+    same = np.logical_and.reduce([each[:, None] == each for each in relevant])
+    assert np.abs(reduced[same]).max() < 1e-9 < 1e-3 < reduced[~same].min()
+
+
+def test_images_show_every_factor_in_a_part_of_its_own() -> None:
+    factors = build("factors", 5, 0.9).factors
+    plain, mixed = (draw_factors(factors, mixed=each) for each in (False, True))
+    assert plain.shape == mixed.shape == (256, 3, 16, 16)
+    table = np.stack(list(factors.values()), axis=1).tolist()
+    state = table.index([1, 2, 0, 3])
+    wanted = np.zeros((16, 16))
+    wanted[0:4, 4:8] = wanted[4:8, 8:12] = wanted[8:12, 0:4] = wanted[12:16, 12:16] = 1.0
+    assert np.array_equal(plain[state, 0], wanted)
+    assert 0 <= mixed.min() < mixed.max() <= 1
+    # A rotation, up to a scale: all distances between images are those of before.
+    far = [torch.cdist(*2 * (each[:, 0].flatten(1).double(),)) for each in (plain, mixed)]
+    scale = far[1].max() / far[0].max()
+    np.testing.assert_allclose(far[1], scale * far[0], atol=1e-5)
 
 
 def test_only_grids_are_drawn() -> None:

@@ -18,7 +18,10 @@ PIXELS = {**WALK, "distractor": "gaussian", "distractor_strength": 0.3}
 VECTOR = {**WALK, "observation": "state", "quality": "full", "state_noise": 6}
 
 
-@pytest.mark.parametrize("noise", [PIXELS, VECTOR, VECTOR | {"state_noise_kind": "walk"}])
+MIXED = VECTOR | {"state_noise_kind": "instance+shadow", "reward_gate": True}
+
+
+@pytest.mark.parametrize("noise", [PIXELS, VECTOR, VECTOR | {"state_noise_kind": "walk"}, MIXED])
 def test_a_run_resumes_exactly_in_the_middle_of_an_episode(noise, tmp_path, caplog):
     whole, parts = (tiny_config(tmp_path / name, **noise) for name in ("whole", "parts"))
     assert train(whole)
@@ -55,6 +58,13 @@ def test_the_noise_changes_what_is_learned(noise, changes, tmp_path):
             "--distractor gaussian --distractor-strength 0.3",
             {"distractor_strength": 0.4},
             "--distractor-strength was 0.3, now 0.4",
+        ),
+        (
+            MIXED,
+            {"state_noise": "instance+shadow-v1(6)/train", "reward_gate": "gate-v1/train"},
+            "--state-noise 6 --state-noise-kind instance+shadow --reward-gate",
+            {"reward_gate": False},
+            "--reward-gate was ",
         ),
         (
             VECTOR,
@@ -101,7 +111,7 @@ def test_it_is_evaluated_on_the_evaluation_variants(noise, kind, name, tmp_path,
 
 def test_a_video_shows_the_task_without_the_numbers(tmp_path):
     pytest.importorskip("av")
-    config = tiny_config(tmp_path, **VECTOR | {"frames": 400})
+    config = tiny_config(tmp_path, **MIXED | {"frames": 400})
     assert train(config)
     video = tmp_path / "episode.mp4"
     main(["eval", "--trust", str(config.directory), "--episodes", "1", "--video", str(video)])

@@ -20,6 +20,7 @@ from revbis.runs.folder import unpacked
 _ENVIRONMENT = (
     *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
     *("distractor", "distractor_strength", "state_noise", "state_noise_kind"),
+    "reward_gate",
 )
 
 

@@ -31,7 +31,7 @@ from revbis.analysis.scores import (
 from revbis.envs.distractors import GAUSSIAN
 from revbis.io import schema
 from revbis.io.statistics import no_interval
-from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE
+from revbis.representation import EMBEDDINGS, NO_NOISE, shown_measures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -695,7 +695,9 @@ _YARDSTICK_CAPTION = (
     "the denoising factor, is 1 if noise does not move an embedding and 0 if it moves it as much "
     "as other states do. State R²: how much of the simulator's state a linear map finds, on "
     "held-out episodes. Effective rank: dimensions in use. ρ with ΔV: rank correlation of "
-    "distances with differences of returns."
+    "distances with differences of returns. ρ with U: with the true revised metric of the agent's "
+    "policy, between moments of different episodes. R² of gate, instance, shadow, walk, gaussian: "
+    "how much of each of these a linear map finds."
 )
 
 
@@ -705,11 +707,12 @@ def yardstick_table(study: Study) -> Table:
     Raises:
         ValueError: If they were measured of no run.
     """
+    measures = shown_measures(run.yardsticks for group in study.groups for run in group.runs)
     lines = [
         line
         for group in study.groups
         for embedding in EMBEDDINGS
-        if (line := _yardstick_line(group, embedding)) is not None
+        if (line := _yardstick_line(group, embedding, measures)) is not None
     ]
     if not lines:
         raise ValueError(
@@ -717,7 +720,7 @@ def yardstick_table(study: Study) -> Table:
             "with --yardstick-every"
         )
     rows, records = zip(*lines, strict=True)
-    columns = tuple(Column(name, "measured") for name in (*MEASURES.values(), "N"))
+    columns = tuple(Column(name, "measured") for name in (*measures.values(), "N"))
     without = any("denoising_id" not in record for record in records)
     notes = (f"{NONE}: {NO_NOISE}.",) if without else ()
     notes = (*notes, *(f"{note}." for note in study.machine_notes))
@@ -725,7 +728,7 @@ def yardstick_table(study: Study) -> Table:
 
 
 def _yardstick_line(
-    group: RunGroup, embedding: str
+    group: RunGroup, embedding: str, measures: Iterable[str]
 ) -> tuple[tuple[str, tuple[TableCell, ...]], dict[str, Any]] | None:
     """A group's row and its numbers; None if the embedding was measured of no seed."""
     measured = [run for run in group.runs if f"{embedding}_effective_rank" in run.yardsticks]
@@ -736,7 +739,7 @@ def _yardstick_line(
     seeds = [run.config.seed for run in measured]
     record: dict[str, Any] = {"task": group.task, "method": group.label, "embedding": embedding}
     cells = []
-    for measure in MEASURES:
+    for measure in measures:
         key = f"{embedding}_{measure}"
         values = [run.yardsticks[key] for run in measured if key in run.yardsticks]
         if not values:

@@ -24,6 +24,8 @@ _QUICK_STEPS, _QUICK_SEEDS = 600, 1
 _QUICK_SCENARIOS = ("rooms", "rooms-off-policy")
 _NORMALISATION = {"own": None, "on": True, "off": False}
 _SPARE = (
+    *(f"share of {name}" for name in ("controllable, relevant", "controllable, irrelevant")),
+    *(f"share of {name}" for name in ("exogenous, relevant", "exogenous, irrelevant")),
     *("ψ: stress", "ψ: spread", "ψ: neighbours", "ψ: ρ with ΔQ", "ψ: error", "c", "φ: stress"),
     *("φ: spread", "φ: neighbours", "φ: ρ with ΔV", "φ: error"),
 )
@@ -50,8 +52,9 @@ def command(
     objective alone, without maximising reward. Its distances are compared with the exact metric of
     the same method and with value gaps. On two cores that are free, all of it takes about 50
     minutes, --quick about 2. Finished parts are kept: after an interruption, repeat the command.
-    Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html. What
-    --out has of other methods with the same settings stays in all of them.
+    Prints tables; writes exactness.csv, exactness.png, distances.png and a page, index.html; with
+    factors also factors.png, what φ keeps of each. What --out has of other methods with the same
+    settings stays in all of them.
 
     revbis exactness --quick
 
@@ -59,12 +62,15 @@ def command(
 
     revbis exactness --objective my_package.my_module:make
 
+    revbis exactness --scenarios factors factors-mixed --out revbis-factors
+
     Args:
         methods: Objectives by name, such as simsr simsr-rev; all of them if neither --methods nor
             --objective is given.
         objective: Your own objectives as package.module:factory, with or without --methods.
-        scenarios: Some of rooms, rooms-off-policy, rooms-noisy, slip, garnet, garnet-off-policy;
-            all of them by default, with --quick the first two.
+        scenarios: Some of rooms, rooms-off-policy, rooms-noisy, slip, garnet, garnet-off-policy,
+            which are the default, with --quick the first two; and factors and factors-mixed, of
+            four factors, two of them irrelevant, which also show what φ keeps of each.
         quick: One seed, 600 steps and two scenarios, unless you say otherwise.
         steps: Gradient steps of each training; 2000 by default.
         seeds: Number of seeds, starting at 0; 5 by default.
@@ -89,12 +95,12 @@ def command(
     schema.positive(learning_rate, "--learning-rate")
     runtime.prepare(1)  # the networks are too small to gain from more threads
     from revbis.representation.exactness import ExactnessSettings, plan
-    from revbis.representation.problems import SCENARIOS
+    from revbis.representation.problems import SCENARIOS, USUAL
     from revbis.representation.workers import usable_cores
 
     for name in scenarios:
         schema.choice(name, SCENARIOS, "--scenarios")
-    chosen = scenarios or (_QUICK_SCENARIOS if quick else tuple(SCENARIOS))
+    chosen = scenarios or (_QUICK_SCENARIOS if quick else USUAL)
     settings = ExactnessSettings(
         gamma=gamma,
         steps=steps,
@@ -190,7 +196,8 @@ def _print(results: Results) -> None:
 
     for scenario in results.scenarios:
         title = f"{scenario}: {SCENARIOS[scenario].description}"
-        print_table(title, results.table(scenario), _SPARE)
+        table = results.table(scenario)
+        print_table(title, table, [name for name in _SPARE if name in table[0]])
         print()
     if len(results.scenarios) > 1:
         print_table("ρ of φ with U / of ψ with G", results.overview())

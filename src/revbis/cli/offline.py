@@ -110,14 +110,15 @@ def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     from revbis.io.statistics import mean_interval
-    from revbis.representation import MEASURES, NO_NOISE
+    from revbis.representation import NO_NOISE, shown_measures
     from revbis.representation.exactness_report import interval_text, intervals_text
 
     table = []
+    measures = shown_measures(rows)
     for method in dict.fromkeys(row["method"] for row in rows):
         mine = [row for row in rows if row["method"] == method]
         line = {"method": method, "seeds": str(len(mine))}
-        for name, heading in MEASURES.items():
+        for name, heading in measures.items():
             values = [row[f"phi_{name}"] for row in mine if f"phi_{name}" in row]
             line[heading] = interval_text(mean_interval(values) if values else None, True)
         table.append(line)

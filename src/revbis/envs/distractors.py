@@ -21,7 +21,8 @@ Split = Literal["train", "eval"]
 Floats = NDArray[np.float64]
 
 GAUSSIAN = "gaussian"  # not a background: `pixel_noise` adds it to the finished frame
-BACKGROUNDS = ("noise", "shapes", "video:FOLDER")
+INSTANCE = "instance"
+BACKGROUNDS = ("noise", "shapes", INSTANCE, "video:FOLDER")
 SPECS = (*BACKGROUNDS, GAUSSIAN)
 VARIANTS: dict[str, range] = {"train": range(60), "eval": range(60, 90)}
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mkv", ".mov")
@@ -39,12 +40,14 @@ class Distractor:
     The seed only determines which variant an episode shows, and its first frame.
 
     Args:
-        spec: "noise", "shapes" or "video:FOLDER". The folder holds videos (mp4, avi, mkv, mov)
-            and folders of images (png, jpg); each is a clip, of which the first 1000 frames are
-            read whenever an episode switches to it, so small clips are faster.
+        spec: "noise", "shapes", "instance" or "video:FOLDER". The folder holds videos (mp4, avi,
+            mkv, mov) and folders of images (png, jpg); each is a clip, of which the first 1000
+            frames are read whenever an episode switches to it, so small clips are faster.
         size: Side of the image.
         split: "train" or "eval"; they share no variant. Every third clip of a folder is for
             evaluation.
+        clips: How many clips "instance" has.
+        clip: Gives one of them by its number, [n, 3, size, size].
 
     Attributes:
         identity: Kind, version and split; for a folder also its name and a digest of the names and
@@ -56,12 +59,25 @@ class Distractor:
         ModuleNotFoundError: If there are videos to read and PyAV is not installed.
     """
 
-    def __init__(self, spec: str, size: int, *, split: Split = "train") -> None:
+    def __init__(
+        self,
+        spec: str,
+        size: int,
+        *,
+        split: Split = "train",
+        clips: int = 0,
+        clip: Callable[[int], Pixels] | None = None,
+    ) -> None:
         self.size = size
         kind, folder = parse_background(spec)
-        self._source: _Procedural | _Video = _Procedural(f"{kind}-v1", size, VARIANTS[split])
+        self._source: _Procedural | _Video | _Recorded
         if folder is not None:
             self._source = _Video(folder, size, split)
+        elif kind == INSTANCE:
+            assert clip is not None and clips
+            self._source = _Recorded(f"{kind}-v1", range(clips), clip)
+        else:
+            self._source = _Procedural(f"{kind}-v1", size, VARIANTS[split])
         self.identity = f"{self._source.name}/{split}"
         self.variant, self._time = -1, 0
         self._rng: np.random.Generator | None = None
@@ -72,7 +88,8 @@ class Distractor:
             self._rng = seeded_generator(_EPISODES, seed)
         elif self._rng is None:
             self._rng = np.random.default_rng()
-        variant = self._source.pool[int(self._rng.integers(len(self._source.pool)))]
+        pool = self._source.pool
+        variant = pool[int(self._rng.integers(len(pool)))]
         self._source.prepare(variant)
         self.variant, self._time = variant, int(self._rng.integers(_START_SPAN))
 
@@ -91,6 +108,11 @@ class Distractor:
     def skip(self, frames: int) -> None:
         """Advances time as `paint` of so many frames would."""
         self._time += frames
+
+    @property
+    def frame(self) -> int:
+        """The number of the frame that `paint` shows next, before it is taken modulo the clip."""
+        return self._time
 
 
 def picture(kind: str, variant: int, t: int, size: int) -> Pixels:
@@ -193,6 +215,23 @@ class _Procedural(NamedTuple):
 
     def picture(self, variant: int, t: int) -> Pixels:
         return picture(self.name, variant, t, self.size)
+
+
+class _Recorded(NamedTuple):
+    """Clips that are already there; one that has ended begins again."""
+
+    name: str
+    pool: range
+    clip: Callable[[int], Pixels]
+
+    def prepare(self, variant: int) -> None:
+        """Makes it now, not within a step."""
+        self.clip(variant)
+
+    def picture(self, variant: int, t: int) -> Pixels:
+        clip = self.clip(variant)
+        frame: Pixels = clip[t % len(clip)]
+        return frame
 
 
 class _Clip(NamedTuple):
@@ -327,13 +366,23 @@ def parse_background(spec: str | None) -> tuple[str, Path | None]:
         return kind, Path(rest).expanduser() if rest else None
     if spec == GAUSSIAN:
         raise ValueError("the distractor gaussian is not a background: use PixelNoise")
-    hint = schema.nearest(kind, ("noise", "shapes", "video", GAUSSIAN))
+    hint = schema.nearest(kind, ("noise", "shapes", INSTANCE, "video", GAUSSIAN))
     raise ValueError(f"distractor must be one of {', '.join(SPECS)}, got {spec!r}{hint}")
 
 
 def seeded_generator(*entropy: int) -> np.random.Generator:
     """NumPy's PCG64, seeded by these numbers alone."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+
+
+def normals(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Independent standard Gaussian numbers, by the Box-Muller transform.
+
+    Only random() is used: of NumPy's streams it is the least likely to change.
+    """
+    radius = np.sqrt(-2.0 * np.log1p(-rng.random(shape)))
+    gaussian: Floats = radius * np.cos(2.0 * np.pi * rng.random(shape))
+    return gaussian
 
 
 @cache

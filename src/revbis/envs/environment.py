@@ -122,6 +122,8 @@ class TaskEnv(gymnasium.Env[NDArray[Any], NDArray[np.float32]]):  # type: ignore
             if result.last:
                 self._over = True
                 break
+        if self._noise is not None:
+            self._noise.drive(action)
         if self.render_mode:
             self._newest = (self._newest + 1) % len(self._recent)
             self.draw(self._recent[self._newest])

@@ -91,6 +91,10 @@ class GymSimulation:
         """Starts an episode."""
         self._observation, _ = self._env.reset(seed=seed)
 
+    def reseed(self, seed: int) -> None:
+        """Draws other random numbers from here on."""
+        self._env.unwrapped.np_random = np.random.default_rng(seed)
+
     def step(self, action: NDArray[np.float64]) -> SimulationStep:
         """One step; only its own `terminated` is a termination."""
         taken = action.astype(self._dtype) if not self.discrete else self._chosen(action)

@@ -34,6 +34,8 @@ from revbis.representation.measures import (
     agreement,
     denoising_factor,
     draw_others,
+    factor_probes,
+    factor_shares,
     rank_correlation,
 )
 from revbis.representation.problems import (
@@ -269,6 +271,9 @@ class Measurement:
         untrained_denoising: The same before training.
         bound: Bound on the error of φ's distances by its own residuals; None of objectives that
             have none.
+        factors: What φ keeps of each factor, as R² and as share of the variance; empty where states
+            have none.
+        untrained_factors: The same before training.
     """
 
     metric: str
@@ -279,6 +284,8 @@ class Measurement:
     denoising: float | None
     untrained_denoising: float | None
     bound: float | None
+    factors: dict[str, float]
+    untrained_factors: dict[str, float]
 
 
 def measure(
@@ -304,6 +311,7 @@ def measure(
     settings = settings or ExactnessSettings()
     training = Training(problem, method, seed, settings)
     noise, before = _denoising(training, seed), _distances(training, seed)
+    kept_before = _factors(training, seed)
     training.run(progress or (lambda _: None))
     after, objective = _distances(training, seed), training.objective
     status = objective.status()
@@ -335,6 +343,8 @@ def measure(
         denoising=_denoising(training, seed),
         untrained_denoising=noise,
         bound=training.error_bound(),
+        factors=_factors(training, seed),
+        untrained_factors=kept_before,
     )
 
 
@@ -392,6 +402,20 @@ def _denoising(training: Training, seed: int) -> float | None:
     others = draw_others(_POSITIVES, count, generator)
     negatives = z[1:][torch.arange(_POSITIVES)[:, None], others]
     return denoising_factor(z[0], z[1:], negatives, torch.float32)
+
+
+@torch.no_grad()
+def _factors(training: Training, seed: int) -> dict[str, float]:
+    """What φ, as `distance` takes it, keeps of each factor: read by a linear map, and its share."""
+    problem = training.problem
+    if not problem.factors:
+        return {}
+    z = _numbers(training.objective.scale(training.encoder(problem.images)))
+    read = factor_probes(z, problem.factors, np.random.default_rng(seed))
+    shares = factor_shares(z, problem.factors)
+    return {f"{name}_r2": value for name, value in read.items()} | {
+        f"{name}_share": value for name, value in shares.items()
+    }
 
 
 def _numbers(tensor: Tensor) -> Array:
@@ -505,6 +529,8 @@ def run_cell(out: Path, cell: ExactnessCell, progress: Callable[[int], None]) ->
     if result.bound is not None:
         largest = float(np.abs(result.phi.learned - result.phi.exact).max())
         row |= {"bound": result.bound, "largest_error": largest}
+    row |= result.factors
+    row |= {f"{name}_untrained": value for name, value in result.untrained_factors.items()}
     if cell.seed == 0:  # for the picture
         with atomic_file(_dots_path(cell, out)) as file:
             np.savez_compressed(file, allow_pickle=False, **dots)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import textwrap
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from revbis import __version__
 from revbis.io.files import atomic_write
 from revbis.io.statistics import LEAST, Interval, mean_interval, no_interval
 from revbis.representation.cells import kept_results
 from revbis.representation.exactness import BENCHMARK, read_dots, read_exactness
-from revbis.representation.problems import SCENARIOS
+from revbis.representation.problems import FACTORS, SCENARIOS
 from revbis.tabular.readers import read_npz
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from revbis.representation.exactness import ExactnessCell
 
 NONE = "–"
-FILES = ("exactness.csv", "exactness.png", "distances.png", "index.html")
+FILES = ("exactness.csv", "exactness.png", "factors.png", "distances.png", "index.html")
 _DRAWN = (
     "simsr",
     "mico",
@@ -62,7 +64,16 @@ COLUMNS = (
     ("φ: spread", "phi_spread", False),
     ("ψ: spread", "psi_spread", False),
     ("denoising", "denoising", True),
+    *((f"R² of {heading}", f"{name}_r2", True) for name, heading in FACTORS.items()),
+    *((f"share of {heading}", f"{name}_share", False) for name, heading in FACTORS.items()),
     ("c", "c", False),
+)
+_RELEVANT = ("controllable_relevant", "exogenous_relevant")
+_IRRELEVANT = ("controllable_irrelevant", "exogenous_irrelevant")
+_BEFORE = "before training"
+_KEPT_CAPTION = (
+    "R² of a linear read-out of each factor from φ, of states held out, with noise as large as φ's "
+    "own spread; blue: kept and relevant, orange: kept and irrelevant. "
 )
 
 
@@ -218,6 +229,96 @@ def draw_overview(results: Results, caption: str) -> Figure:
     return figure
 
 
+def draw_kept(results: Results, caption: str) -> Figure | None:
+    """What φ keeps of each factor: methods × factors with numbers, a panel for each scenario.
+
+    Methods are sorted by how much more they keep of the relevant factors than of the others, on
+    average over scenarios. Blue is kept and relevant, orange kept and irrelevant.
+
+    Args:
+        results: Of at least one cell.
+        caption: The line below.
+
+    Returns:
+        None if no scenario has factors.
+    """
+    names = (*_RELEVANT, *_IRRELEVANT)
+    scenarios = [name for name in results.scenarios if SCENARIOS[name].mdp == "factors"]
+    selective = {
+        method: gaps
+        for method in results.methods
+        if (gaps := [g for s in scenarios if (g := _selectivity(results, s, method)) is not None])
+    }
+    if not selective:
+        return None
+    methods = sorted(selective, key=lambda method: -float(np.mean(selective[method])))
+    size = (2.6 + 3.6 * len(scenarios), 2.2 + 0.27 * (1 + len(methods)))
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(1, len(scenarios), squeeze=False, sharey=True)[0]
+        for panel, scenario in zip(axes, scenarios, strict=True):
+            panel.set_title(scenario, loc="left", fontweight="bold", fontsize=11)
+            for row, method in enumerate((*methods, _BEFORE)):
+                for column, name in enumerate(names):
+                    value = _kept(results, scenario, method, name)
+                    if value is None:
+                        continue
+                    shades = mpl.colormaps["Blues" if name in _RELEVANT else "Oranges"]
+                    place = (column - 0.5 + 0.15 * (column >= len(_RELEVANT)), row - 0.5)
+                    panel.add_patch(Rectangle(place, 0.97, 0.94, color=shades(0.75 * value)))
+                    centre = (place[0] + 0.49, place[1] + 0.47)
+                    ink = "white" if value > 0.7 else "0.15"
+                    panel.text(*centre, f"{value:.2f}", ha="center", va="center", color=ink, size=9)
+            headings = [FACTORS[name].replace(", ", "\n") for name in names]
+            panel.set_xticks([0.0, 1.0, 2.15, 3.15], headings, fontsize=8)
+            panel.set_xlim(-0.55, 3.7)
+            panel.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+            panel.spines[:].set_visible(False)
+        shown = [_short(method) for method in methods] + [_BEFORE]
+        axes[0].set_yticks(range(len(shown)), shown, fontsize=9)
+        axes[0].set_ylim(len(methods) + 0.55, -0.55)
+        title = _kept_title(results, scenarios, methods)
+        figure.suptitle(textwrap.fill(title, int(11 * size[0])), fontsize=10.5)
+        figure.supxlabel(textwrap.fill(caption, int(16 * size[0])), fontsize=8, color="0.35")
+    return figure
+
+
+def _kept(results: Results, scenario: str, method: str, factor: str) -> float | None:
+    """R² of a factor, mean over seeds; before training, over methods, too."""
+    if method == _BEFORE:
+        values = [
+            value
+            for each in results.methods
+            for value in results.values(scenario, each, f"{factor}_r2_untrained")
+        ]
+        return float(np.mean(values)) if values else None
+    found = results.of(scenario, method, f"{factor}_r2")
+    return None if found is None else found.value
+
+
+def _selectivity(results: Results, scenario: str, method: str) -> float | None:
+    """Mean R² of the relevant factors minus that of the irrelevant ones."""
+    kept = [[_kept(results, scenario, method, n) for n in s] for s in (_RELEVANT, _IRRELEVANT)]
+    numbers = [[value for value in each if value is not None] for each in kept]
+    return float(np.mean(numbers[0]) - np.mean(numbers[1])) if all(numbers) else None
+
+
+def _kept_title(results: Results, scenarios: Sequence[str], methods: Sequence[str]) -> str:
+    """Which method keeps most of the relevant and least of the others, and which does least so."""
+
+    def said(method: str) -> str:
+        parts = []
+        for group in (_RELEVANT, _IRRELEVANT):
+            values = [_kept(results, s, method, n) for s in scenarios for n in group]
+            parts.append(f"{np.mean([v for v in values if v is not None]):.2f}")
+        return f"{_short(method)} (R² {parts[0]} of what is relevant, {parts[1]} of what is not)"
+
+    if len(methods) == 1:
+        return f"What φ keeps: {said(methods[0])}."
+    first, last = said(methods[0]), said(methods[-1])
+    return f"φ of {first} is the most selective of {len(methods)} methods, {last} the least."
+
+
 def draw_dots(dots: Mapping[tuple[str, str], Dots], results: Results, caption: str) -> Figure:
     """Learned against exact distances, a row for each scenario and a column for each method.
 
@@ -367,7 +468,10 @@ def write_report(
         for (scenario, method), pairs in _all_dots(cells, out).items()
         if method in drawn and scenario in results.scenarios[:_MOST_ROWS]
     }
-    pictures = [overview]
+    pictures, kept = [overview], None
+    if (figure := draw_kept(results, _KEPT_CAPTION + caption)) is not None:
+        kept = as_png(figure)
+        atomic_write(out / "factors.png", kept)
     if dots:
         pictures.append(as_png(draw_dots(dots, results, "Seed 0, a sample of the pairs")))
         atomic_write(out / "distances.png", pictures[1])
@@ -387,6 +491,7 @@ def write_report(
         intervals=intervals_text(results.rows),
         problems=problems,
         pictures=[base64.b64encode(picture).decode() for picture in pictures],
+        kept=None if kept is None else base64.b64encode(kept).decode(),
         version=__version__,
     )
     atomic_write(out / "index.html", text.encode(errors="replace"))

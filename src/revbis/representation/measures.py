@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,12 +13,17 @@ from scipy import stats
 from torch import Tensor
 
 from revbis.io import schema
+from revbis.io.statistics import LEAST, Interval
 from revbis.tabular.comparison import neighbour_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _FOLDS = 5
+_READINGS = 8  # of each state, by a linear map
 _RIDGE = 1e-3  # relative to the variance of a feature
 _CONSTANT = 1e-9  # a deviation below this, relative to the mean, is rounding
 _TAIL = 0.1  # share of a return that a time limit may cut off
@@ -79,6 +85,50 @@ def state_probe(z: Array, states: Array, episode: Ints) -> float | None:
     return float(np.maximum(1 - error / total, 0.0).mean())
 
 
+def factor_probes(
+    z: Array, factors: Mapping[str, Ints], generator: np.random.Generator
+) -> dict[str, float]:
+    """How well a linear map reads each factor from embeddings of states it was not fitted to.
+
+    R² of `state_probe` for the indicators of the factor's values, over five random folds of states.
+    Of a finite number of states an embedding tells everything that is left of a factor, however
+    small: so each is read eight times with Gaussian noise, as large as the embeddings' own spread,
+    and even in all directions. Four factors of equal share in 50 dimensions then have about .8.
+
+    Args:
+        z: An embedding of each state, (S, D).
+        factors: The value of each factor in each state, (S,).
+        generator: Draws the folds and the noise.
+    """
+    fold = np.tile(generator.permutation(len(z)) % _FOLDS, _READINGS)
+    deviation = float(np.sqrt(((z - z.mean(axis=0)) ** 2).mean()))
+    seen = np.tile(z, (_READINGS, 1))
+    seen = seen + deviation * generator.normal(size=seen.shape)
+    read = {}
+    for name, values in factors.items():
+        indicators = (values[:, None] == np.unique(values)).astype(np.float64)
+        read[name] = state_probe(seen, np.tile(indicators, (_READINGS, 1)), fold) or 0.0
+    return read
+
+
+def factor_shares(z: Array, factors: Mapping[str, Ints]) -> dict[str, float]:
+    """The share of the variance of embeddings that lies between the values of each factor.
+
+    Args:
+        z: An embedding of each state, (S, D).
+        factors: The value of each factor in each state, (S,).
+    """
+    total = float(((z - z.mean(axis=0)) ** 2).sum())
+    shares = {}
+    for name, values in factors.items():
+        between = 0.0
+        for value in np.unique(values):
+            own = values == value
+            between += own.sum() * float(((z[own].mean(axis=0) - z.mean(axis=0)) ** 2).sum())
+        shares[name] = between / total if total > 0 else 0.0
+    return shares
+
+
 def returns_to_go(rewards: Array, discount: float) -> Array:
     """The discounted sum of each reward and those after it, (T,)."""
     returns = np.empty_like(rewards)
@@ -128,6 +178,8 @@ def _varies(x: Array) -> NDArray[np.bool_]:
 
 
 _NEIGHBOURS = 5
+_MOST_GROUPS = 20
+_NEARLY_1 = 1 - 1e-12  # 1 has no finite transform
 
 
 @dataclass(frozen=True)
@@ -186,6 +238,44 @@ def rank_correlation(x: Array, y: Array) -> float:
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     return float(stats.spearmanr(x, y).statistic)
+
+
+def clustered_correlation(x: Array, y: Array, cluster: Ints) -> Interval[float] | None:
+    """Rank correlation of two distances over pairs of different clusters, with its 95% interval.
+
+    Pairs that share an element, or elements of one cluster, are not independent. So the interval is
+    that of the jackknife over clusters: all pairs with one of them are left out in turn, and
+    Student's t is applied to Fisher's transform of the correlations. It covered 96 to 99% in
+    simulations with 3 to 20 clusters of correlated elements. More than 20 clusters are left out in
+    20 groups.
+
+    Args:
+        x: Distances, (n, n).
+        y: Others, (n, n).
+        cluster: What each element is part of, (n,), such as its episode.
+
+    Returns:
+        None if there is no pair of different clusters. The ends are NaN for fewer than 4 clusters.
+    """
+    i, j = np.triu_indices(len(cluster), 1)
+    apart = cluster[i] != cluster[j]
+    i, j = i[apart], j[apart]
+    if not len(i):
+        return None
+    names, member = np.unique(cluster, return_inverse=True)
+    value = rank_correlation(x[i, j], y[i, j])
+    groups = min(len(names), _MOST_GROUPS)
+    if groups < LEAST:
+        return Interval(value, math.nan, math.nan)
+    group = member % groups
+    others = []
+    for left_out in range(groups):
+        kept = (group[i] != left_out) & (group[j] != left_out)
+        others.append(rank_correlation(x[i[kept], j[kept]], y[i[kept], j[kept]]))
+    middle, z = (np.arctanh(np.clip(each, -_NEARLY_1, _NEARLY_1)) for each in (value, others))
+    variance = (groups - 1) / groups * float(((z - z.mean()) ** 2).sum())
+    half = float(stats.t.ppf(0.975, groups - 1)) * math.sqrt(variance)
+    return Interval(value, float(np.tanh(middle - half)), float(np.tanh(middle + half)))
 
 
 def _relative(value: float, size: float) -> float:

@@ -417,7 +417,7 @@ def run_cell(out: Path, cell: OfflineCell, progress: Callable[[int], None]) -> N
         "method": cell.method,
         "seed": cell.seed,
         **pool.measure(training.embeddings, training.distance),
-        **{f"{name}_untrained": value for name, value in before.items()},
+        **{f"{name}_untrained": value for name, value in before.items() if name[:3] == "phi"},
         "c": training.objective.status().get("c"),
     }
     write_cell(cell, out, row)

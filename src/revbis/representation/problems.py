@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Literal
+from itertools import product
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,6 +17,9 @@ from revbis.io import schema
 from revbis.tabular import FiniteMDP, action_value, examples, optimal_policy, policy_value, solve
 from revbis.tabular.mdp import as_mdp, as_policy
 from revbis.tabular.operators import independent_coupling, reward_gap, state_action_distance, target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _CELL = 2  # pixels
 _SIDE = 16  # pixels of a random image
@@ -82,6 +87,9 @@ class Problem:
             `mdp.rewards`; None where rewards are not random.
         pixel_noise: Standard deviation of the noise in every pixel of every observation; 0 where a
             state always looks the same.
+        factors: The value of each factor in each state, (S,), where states are products of factors.
+        lumped: A smaller problem with the same exact metrics, and the state of it that each state
+            is bisimilar to, (S,); None if there is none.
 
     Raises:
         ValueError: If the images, policies or outcomes do not fit the MDP.
@@ -93,6 +101,8 @@ class Problem:
     target: Array
     outcomes: Array | None = None
     pixel_noise: float = 0.0
+    factors: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    lumped: tuple[Problem, NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         shape = as_mdp(self.mdp).rewards.shape
@@ -178,6 +188,95 @@ def _draw(probabilities: Array, generator: np.random.Generator) -> NDArray[np.in
     return np.asarray((generator.random((len(edges), 1)) >= edges).sum(axis=1))
 
 
+# Factors of a state, whether actions move them and rewards depend on them: the first and third do.
+FACTORS = {
+    "controllable_relevant": "controllable, relevant",
+    "controllable_irrelevant": "controllable, irrelevant",
+    "exogenous_relevant": "exogenous, relevant",
+    "exogenous_irrelevant": "exogenous, irrelevant",
+}
+_VALUES = 4  # of each factor, on a ring
+_MOVES = 0.8  # chance that a factor moves on; else it stays
+# By the value of a relevant factor: no two of the sums are the same.
+_FACTOR_REWARDS = {
+    "controllable_relevant": (0.0, 0.3, 0.5, 0.1),
+    "exogenous_relevant": (0.0, 0.07, 0.41, 0.23),
+}
+_PART = 8  # pixels: side of a factor's part of an image
+
+
+def factored_mdp(
+    names: Sequence[str], values: int = _VALUES
+) -> tuple[FiniteMDP, dict[str, NDArray[np.int64]]]:
+    """An MDP whose state is some of `FACTORS`, each on a ring, and the value of each in each state.
+
+    Two bits of an action move the controllable factors, each its own, one step up or down; the
+    exogenous ones move up. The reward is a sum over the relevant ones.
+
+    Args:
+        names: The factors.
+        values: How many values each has.
+    """
+    ring = np.roll(np.eye(values), 1, axis=1)
+    up = scipy.sparse.csr_array(_MOVES * ring + (1 - _MOVES) * np.eye(values))
+    down = scipy.sparse.csr_array(up.T)
+    transitions = []
+    for bits in product((up, down), repeat=2):
+        moved = {"controllable_relevant": bits[0], "controllable_irrelevant": bits[1]}
+        joint = scipy.sparse.csr_array([[1.0]])
+        for name in names:
+            joint = scipy.sparse.csr_array(scipy.sparse.kron(joint, moved.get(name, up)))
+        transitions.append(joint)
+    table = np.array(list(product(range(values), repeat=len(names))), dtype=np.int64)
+    factors = {name: table[:, place] for place, name in enumerate(names)}
+    reward = np.zeros(len(table))
+    for name, paid in _FACTOR_REWARDS.items():
+        if name in factors:
+            reward += np.asarray(paid)[factors[name]]
+    return FiniteMDP(transitions, np.repeat(reward[:, None], len(transitions), axis=1)), factors
+
+
+def draw_factors(factors: Mapping[str, NDArray[np.int64]], *, mixed: bool) -> Tensor:
+    """An image of each state, [S, 3, 16, 16]: a quarter for each factor, a square for its value.
+
+    Args:
+        factors: Four of them, the value of each in each state, (S,); values below 4.
+        mixed: Whether a fixed rotation of the pixels makes each depend on all factors.
+    """
+    first = next(iter(factors.values()))
+    pictures = np.zeros((len(first), 2 * _PART, 2 * _PART))
+    half = _PART // 2
+    for place, value in enumerate(factors.values()):
+        for state, at in enumerate(value):
+            row, column = (
+                _PART * (place // 2) + half * (at // 2),
+                _PART * (place % 2) + half * (at % 2),
+            )
+            pictures[state, row : row + half, column : column + half] = 1.0
+    if mixed:
+        size = pictures[0].size
+        basis, triangle = np.linalg.qr(np.random.default_rng(_SEED).normal(size=(size, size)))
+        rotation = basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)
+        turned = (pictures.reshape(len(first), -1) - pictures.mean()) @ rotation.T
+        pictures = (0.5 + 0.5 * turned / np.abs(turned).max()).reshape(pictures.shape)
+    return torch.from_numpy(np.repeat(pictures[:, None], 3, axis=1).astype(np.float32))
+
+
+def _build_factors(*, mixed: bool) -> Problem:
+    mdp, factors = factored_mdp(tuple(FACTORS))
+    relevant = tuple(_FACTOR_REWARDS)
+    small, kept = factored_mdp(relevant)
+    labels = sum(
+        factors[name] * _VALUES ** (len(relevant) - 1 - i) for i, name in enumerate(relevant)
+    )
+    images = draw_factors(factors, mixed=mixed)
+    first = np.unique(labels, return_index=True)[1]
+    uniform = small.uniform_policy()
+    lumped = Problem(small, images[first], uniform, uniform, factors=kept)
+    uniform = mdp.uniform_policy()
+    return Problem(mdp, images, uniform, uniform, factors=factors, lumped=(lumped, labels))
+
+
 _SLIP = 0.5
 _GARNET = {"n_states": 60, "n_actions": 4, "branching": 2}
 _SEED = 0  # of the Garnet and of its images: they are part of the benchmark
@@ -190,29 +289,32 @@ class Scenario:
     """One setting: an MDP, its rewards, what is seen of it, and whose metric is wanted.
 
     Attributes:
-        mdp: "rooms" (four rooms), "slip" (an open grid, half of the moves slip) or "garnet" (a
-            random MDP whose states are fixed random images).
+        mdp: "rooms" (four rooms), "slip" (an open grid, half of the moves slip), "garnet" (a
+            random MDP whose states are fixed random images) or "factors" (256 states that are
+            products of four factors: controllable or not, relevant or not).
         rewards: "fixed", or "random": drawn at each transition, r(s, a) ± σ(s) with equal chance,
             where σ grows from 0 at the left edge of the grid to 0.5 at the right.
-        pixels: "clean", or "noisy": every pixel of every observation has Gaussian noise of its own,
-            of standard deviation 0.2.
+        pixels: "clean", "noisy": every pixel of every observation has Gaussian noise of its own,
+            of standard deviation 0.2, or "mixed": a fixed rotation of all pixels.
         policy: "uniform" collects and is judged, or "off-policy": uniform collects, and the metric
             of a near-greedy policy is wanted.
     """
 
-    mdp: Literal["rooms", "slip", "garnet"]
+    mdp: Literal["rooms", "slip", "garnet", "factors"]
     rewards: Literal["fixed", "random"] = "fixed"
-    pixels: Literal["clean", "noisy"] = "clean"
+    pixels: Literal["clean", "noisy", "mixed"] = "clean"
     policy: Literal["uniform", "off-policy"] = "uniform"
 
     @property
     def description(self) -> str:
         """The scenario in one short line."""
-        name = {"rooms": "four rooms", "slip": "a slippery grid", "garnet": "a Garnet"}[self.mdp]
+        names = {"rooms": "four rooms", "slip": "a slippery grid", "garnet": "a Garnet"}
+        name = (names | {"factors": "four factors, two of them irrelevant"})[self.mdp]
         parts = [
             name,
             "random rewards" if self.rewards == "random" else "",
             "noise in every pixel" if self.pixels == "noisy" else "",
+            "rotated pixels" if self.pixels == "mixed" else "",
             "uniform data, near-greedy policy" if self.policy == "off-policy" else "uniform policy",
         ]
         return ", ".join(filter(None, parts))
@@ -225,7 +327,11 @@ SCENARIOS = {
     "slip": Scenario("slip", rewards="random"),
     "garnet": Scenario("garnet"),
     "garnet-off-policy": Scenario("garnet", policy="off-policy"),
+    "factors": Scenario("factors"),
+    "factors-mixed": Scenario("factors", pixels="mixed"),
 }
+# What is run when none is named.
+USUAL = tuple(name for name, scenario in SCENARIOS.items() if scenario.mdp != "factors")
 
 
 @cache
@@ -238,6 +344,8 @@ def build(name: str, size: int, gamma: float) -> Problem:
         gamma: Discount factor, which the near-greedy policy depends on.
     """
     scenario = SCENARIOS[name]
+    if scenario.mdp == "factors":
+        return _build_factors(mixed=scenario.pixels == "mixed")
     if scenario.mdp == "garnet":
         mdp = examples.garnet(**_GARNET, seed=_SEED).mdp
         images = random_images(mdp.n_states, _SEED)
@@ -284,6 +392,13 @@ def exact_distances(
         gamma: Discount factor.
         c: Weights (1−c, c) instead of (1, γ), unless None.
     """
+    if problem.lumped is not None:
+        small, labels = problem.lumped
+        solved = exact_distances(small, whose, metric, level, gamma, c)
+        if level == "state_action":
+            states, actions = problem.mdp.state_actions.T
+            labels = labels[states] * problem.mdp.n_actions + actions
+        return solved[np.ix_(labels, labels)]
     policy = getattr(problem, whose)
     if level == "state_action" and metric in ("revised", "mico"):  # MICo's G is the revised one
         U = exact_distances(problem, whose, "revised", "state", gamma, c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revbis.envs.gate import NUMBERS
 from revbis.objectives.base import effective_rank
 from revbis.representation.episodes import (
     CleanEpisode,
     Disturbance,
+    NotReproducibleError,
     collect_episodes,
     feature_count,
+    irrelevant_factors,
     observations,
+    play_on,
 )
 from revbis.representation.measures import (
+    clustered_correlation,
     complete_returns,
     denoising_factor,
     draw_others,
@@ -25,6 +31,7 @@ from revbis.representation.measures import (
     returns_to_go,
     state_probe,
 )
+from revbis.representation.true_metric import true_distances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +44,9 @@ Embeddings = dict[str, Tensor]
 Embed = Callable[[Tensor], Embeddings]
 Distance = Callable[[str, Tensor], Tensor]
 LEAST_EPISODES = 2
+_LOG = logging.getLogger("revbis")
 _MOMENTS = 256  # anchors, and states whose distances are compared
+ROLLOUT_MOMENTS = 64  # at most: moments that are played from again
 _DRAWS = 16  # positives, and negatives, of an anchor
 _BLOCK = 256  # observations that are embedded at a time
 
@@ -73,13 +82,47 @@ class Pool:
         lengths = [len(episode) for episode in episodes]
         self._episode = np.repeat(np.arange(len(episodes)), lengths)
         self._time = np.concatenate([np.arange(length) for length in lengths])
-        self._states = np.concatenate([episode.states for episode in episodes])
+        states = np.concatenate([episode.states for episode in episodes])
+        gate = NUMBERS if environment["reward_gate"] else 0
+        self._states = states[:, : states.shape[1] - gate]
+        disturbance = self._disturbance("eval")
+        kinds = [irrelevant_factors(each, disturbance) for each in episodes]
+        self._factors = {name: np.concatenate([each[name] for each in kinds]) for name in kinds[0]}
+        if gate:
+            self._factors["gate"] = states[:, -gate:]
         self._returns = np.concatenate([returns_to_go(each.rewards, discount) for each in episodes])
         complete = [complete_returns(len(e), discount, e.terminated) for e in episodes]
         generator = np.random.default_rng(seed)
         self._anchors = _some(np.arange(len(self._time)), generator)
         valued = self._time < np.repeat(complete, lengths)
         self._valued = _some(np.flatnonzero(valued), generator)
+        self._discount = discount
+        self._true_rows = self._valued
+        rewards = [[episodes[e].rewards[t:]] for e, t in self._places(self._valued)]
+        ended = [[episodes[e].terminated] for e, _ in self._places(self._valued)]
+        self._truth = true_distances(rewards, ended, discount)
+
+    def roll_out(self, agent: Agent, count: int, played: Callable[[], None]) -> None:
+        """Takes U from further trajectories of the agent that played the episodes.
+
+        Args:
+            agent: The agent.
+            count: Trajectories from each of at most `ROLLOUT_MOMENTS` moments.
+            played: Called `ROLLOUT_MOMENTS` times.
+
+        Raises:
+            NotReproducibleError: If the task cannot be brought to a moment again.
+        """
+        chosen = np.linspace(0, len(self._valued) - 1, min(ROLLOUT_MOMENTS, len(self._valued)))
+        rows = self._valued[np.unique(chosen.astype(np.int64))]
+        moments = [(self._episodes[e], t) for e, t in self._places(rows)]
+        lags = self._truth.lags
+        found = play_on(self._environment, agent, moments, lags, count, self._seed + 2, played)
+        for _ in range(ROLLOUT_MOMENTS - len(rows)):
+            played()
+        rewards = [[one for one, _ in each] for each in found]
+        ended = [[end for _, end in each] for each in found]
+        self._truth, self._true_rows = true_distances(rewards, ended, self._discount), rows
 
     def measure(self, embed: Embed, distance: Distance) -> dict[str, float]:
         """Every measure of every embedding, by the names of `revbis.representation.measures`.
@@ -103,10 +146,29 @@ class Pool:
                 "effective_rank": float(effective_rank(z.double())),
                 "value": rank_correlation(distances[i, j], np.abs(returns[i] - returns[j])),
             }
+            measured |= {
+                f"{factor}_r2": state_probe(z.double().numpy(), numbers, self._episode)
+                for factor, numbers in self._factors.items()
+            }
+            measured |= self._with_truth(name, z, distance)
             values |= {
                 f"{name}_{key}": value for key, value in measured.items() if value is not None
             }
-        return values
+        return values | {"true_lags": float(self._truth.lags), "true_tail": self._truth.tail}
+
+    def _with_truth(self, name: str, z: Tensor, distance: Distance) -> dict[str, float]:
+        """Rank correlation of distances with U, and the ends of its interval if there is one."""
+        rows = self._true_rows
+        distances = _checked(name, distance(name, z[rows]).double()).numpy()
+        found = clustered_correlation(distances, self._truth.matrix, self._episode[rows])
+        if found is None:
+            return {}
+        ends = {"true_low": found.low, "true_high": found.high}
+        return {"true": found.value} | {k: v for k, v in ends.items() if np.isfinite(v)}
+
+    def _places(self, rows: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """The episode and the time of rows."""
+        return list(zip(self._episode[rows].tolist(), self._time[rows].tolist(), strict=True))
 
     def _seen(self, embed: Embed) -> Embeddings:
         """Embeddings of everything that the agent saw, [N, D] each."""
@@ -163,6 +225,7 @@ def measure_agent(
     seeds: Sequence[int],
     played: Callable[[], None] = lambda: None,
     between: Callable[[], None] = lambda: None,
+    rollouts: int = 0,
 ) -> dict[str, float]:
     """The yardsticks of an agent, by the names of `revbis.representation.measures`.
 
@@ -174,14 +237,22 @@ def measure_agent(
         discount: Discount factor of the returns, per action.
         agent: The agent.
         seeds: Seeds of the episodes, at least 2.
-        played: Called after each episode.
+        played: Called after each episode, and with rollouts `ROLLOUT_MOMENTS` times more.
         between: Called after each step of an episode and batch of embeddings; it may raise.
+        rollouts: Trajectories from each of some moments, for the true metric; with 0, or with a
+            warning if the task does not repeat itself, it is that of the episodes themselves.
 
     Raises:
         ValueError: If there are fewer than 2 seeds, or an embedding is not finite.
     """
     episodes = collect_episodes(environment, agent, seeds, played, between)
     pool = Pool(environment, discount, episodes, seeds[0] if seeds else 0)
+
+    if rollouts:
+        try:
+            pool.roll_out(agent, rollouts, played)
+        except NotReproducibleError as problem:
+            _LOG.warning("no rollouts, so U is that of the episodes themselves: %s", problem)
 
     def distance(name: str, z: Tensor) -> Tensor:
         return agent.distance(z, z) if name == "phi" else euclidean(z)

@@ -97,13 +97,18 @@ class RunSettings:
     quality: Literal["full", "fast"] = "full"
     """full: the simulator's own pixels; fast: no shadows, reflections or multisampling."""
     distractor: Text | None = None
-    """Moving background: noise, shapes or video:FOLDER; or gaussian noise on every pixel."""
+    """Moving background: noise, shapes, instance (another instance of the task) or video:FOLDER; or
+    gaussian noise on every pixel."""
     distractor_strength: Strength | None = None
     """Standard deviation of the gaussian distractor, as a share of the full range (255)."""
     state_noise: NoiseCount = 0
     """Irrelevant numbers added to the state vector, before a fixed rotation mixes them."""
-    state_noise_kind: Literal["gaussian", "walk"] = "gaussian"
-    """gaussian: new at every observation; walk: drifting, correlated over about 20 actions."""
+    state_noise_kind: Text = "gaussian"
+    """gaussian: new at every observation; walk: drifting, correlated over about 20 actions;
+    instance: other instances of the task; shadow: driven by the agent's actions. Several, joined
+    by +, each have --state-noise numbers."""
+    reward_gate: bool = False
+    """Multiply rewards by a slow process, of which the state vector shows two numbers."""
     n_step: UpTo4096 = 3
     """Agent steps per transition."""
     discount: Discount = 0.99
@@ -163,12 +168,12 @@ class Config(RunSettings):
         """The arguments of `make_env`, except for the seed."""
         names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
         noise = ("distractor", "distractor_strength", "state_noise", "state_noise_kind")
-        return {name: getattr(self, name) for name in (*names, *noise)}
+        return {name: getattr(self, name) for name in (*names, *noise, "reward_gate")}
 
     @property
     def splits(self) -> tuple[Literal["eval", "train"], ...]:
         """The variants that evaluations are on: both kinds if there are any, else one."""
-        disturbed = self.distractor is not None or self.state_noise > 0
+        disturbed = self.distractor is not None or self.state_noise > 0 or self.reward_gate
         return ("eval", "train") if disturbed else ("eval",)
 
     @property

@@ -133,6 +133,7 @@ def record_episode(
     """
     require("av", "video", "writing a video")
     large = {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0}
+    large |= {"reward_gate": False}
     seen = make_env(**environment, seed=seed, distractor_split="eval")
     shown = make_env(**{**environment, **large}, seed=seed, distractor_split="eval")
     try:
