@@ -99,6 +99,79 @@ def draw_weights() -> Figure:
     return figure
 
 
+WALK = 21  # positions; the reward is the position, from 0 to 1
+STARTS = (4, 14)
+LAGS = 40
+
+
+def walk_laws() -> tabular.RewardLaws:
+    """Laws of a walk on a line: by up to two positions in a step, and not beyond the ends."""
+    moves = np.arange(-2, 3)
+    places = np.repeat(np.arange(WALK)[:, None], len(moves), axis=1)
+    mdp = tabular.FiniteMDP((places + moves).clip(0, WALK - 1), places / (WALK - 1))
+    return tabular.reward_laws(mdp, mdp.uniform_policy(), gamma=GAMMA)
+
+
+def gaps_by_lag(laws: tabular.RewardLaws) -> Array:
+    """∫ (F_k(s) − F_k(t))² dx of the two starts, for each lag."""
+    s, t = STARTS
+    width = 1 / (WALK - 1)
+    found = [laws.at(k)[s] - laws.at(k)[t] for k in range(laws.n_lags)]
+    return np.array([width * np.square(each).sum() for each in found])
+
+
+def draw_laws() -> Figure:
+    """Two states' laws over lags, the laws at one lag, and distances that are read from them."""
+    laws = walk_laws()
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    fans, one, read = figure.subplots(1, 3, width_ratios=(1.25, 1, 1.1))
+    for start, colour, name in zip(STARTS, (BLUE, ORANGE), ("s", "t"), strict=True):
+        _fan(fans, laws, start, colour, name)
+    fans.set(xlabel="lag k, steps ahead", ylabel="reward", xlim=(0, LAGS), ylim=(0, 1))
+    fans.set_title("Each state has a fan of rewards to come.", fontsize=10)
+    lag = 10
+    fans.axvline(lag, color=GREY, lw=1, ls=":")
+    _two_laws(one, laws, lag)
+    gaps = gaps_by_lag(laws)
+    for height, gamma, colour in ((0.46, 0.9, "black"), (0.41, 0.7, GREEN), (0.36, 0.5, GREY)):
+        parts = gamma ** np.arange(len(gaps)) * gaps
+        read.plot(parts[:21], color=colour)
+        read.text(5, height, f"γ = {gamma}: the sum is {parts.sum():.2f}", color=colour, fontsize=9)
+    read.set(xlabel="lag k", ylabel="γᵏ · gap at lag k", xlim=(0, 20), ylim=(0, 0.52))
+    read.set_title("Summed over lags, gaps are ρ(s, t).", fontsize=10)
+    return figure
+
+
+def _fan(panel: Axes, laws: tabular.RewardLaws, start: int, colour: str, name: str) -> None:
+    """Bands that hold 90 and 50% of the rewards at each lag, and their median."""
+    lags = np.arange(LAGS + 1)
+    F = np.stack([np.concatenate([[0.0], laws.at(k)[start], [1.0]]) for k in lags])
+    ends = (np.arange(WALK + 1) - 0.5) / (WALK - 1)  # a position is spread half a step around it
+
+    def quantile(share: float) -> Array:
+        return np.array([np.interp(share, row, ends) for row in F]).clip(0, 1)
+
+    for low, alpha in ((0.05, 0.2), (0.25, 0.35)):
+        panel.fill_between(lags, quantile(low), quantile(1 - low), color=colour, alpha=alpha, lw=0)
+    panel.plot(lags, quantile(0.5), color=colour)
+    height = start / (WALK - 1)
+    panel.text(0.7, height + (0.17 if name == "t" else -0.17), name, color=colour, weight="bold")
+
+
+def _two_laws(panel: Axes, laws: tabular.RewardLaws, lag: int) -> None:
+    """Distribution functions of both starts at one lag, and what is between them."""
+    places = np.append(laws.thresholds, 1.0)
+    s, t = (np.append(laws.at(lag)[start], 1.0) for start in STARTS)
+    panel.fill_between(places, s, t, step="post", color=GREY, alpha=0.25, lw=0)
+    for law, colour in ((s, BLUE), (t, ORANGE)):
+        panel.step(places, law, where="post", color=colour)
+    panel.text(0.17, 0.8, "F(s)", color=BLUE, ha="right")
+    panel.text(0.8, 0.3, "F(t)", color=ORANGE)
+    panel.text(0.46, 0.55, "gap:\n∫ (F(s) − F(t))² dx", ha="center", va="center", fontsize=8)
+    panel.set(xlabel="reward x", ylabel=f"probability of at most x, k = {lag}", xlim=(0, 1))
+    panel.set_title(f"At lag {lag} two laws leave a gap.", fontsize=10)
+
+
 def residuals() -> tuple[Array, Array, float]:
     """U and G of the toy MDP, and the largest error of the two equations."""
     mdp, policy = tabular.examples.toy()
@@ -217,6 +290,7 @@ def draw_exact_distance() -> Figure:
 PICTURES: dict[str, Callable[[], Figure]] = {
     "reward-gap.svg": draw_reward_gap,
     "weights.svg": draw_weights,
+    "laws.svg": draw_laws,
     "two-equations.svg": draw_two_equations,
     "tie.svg": draw_tie,
     "exact-distance.svg": draw_exact_distance,

@@ -1,5 +1,6 @@
 """The examples run, train what they say, and stay as short as promised."""
 
+import csv
 import importlib.util
 import runpy
 import sys
@@ -10,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from revbis.objectives import make_objective
+from revbis.objectives import OBJECTIVES, make_objective
 
 torch.set_num_threads(1)
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -72,7 +73,9 @@ def test_controls_change_one_option() -> None:
     assert {one.design for one in (half, discount, scaled)} == {plain.design}
 
 
-@pytest.mark.parametrize("name", ["plain_loop", "stable_baselines3_sac", "own_objective"])
+@pytest.mark.parametrize(
+    "name", ["plain_loop", "stable_baselines3_sac", "own_objective", "every_horizon"]
+)
 def test_examples_use_one_thread_as_training_does(name: str, monkeypatch) -> None:
     asked = []
 
@@ -109,3 +112,21 @@ def test_sb3_agent_trains_its_encoder_with_the_objective(objective: str, tmp_pat
     assert int(again.objective.steps) == 30
     for a, b in zip(trained, again.objective.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_every_horizon_reads_one_training_and_trains_others_anew(tmp_path, monkeypatch) -> None:
+    module = load("every_horizon")
+    monkeypatch.setattr(module, "HORIZONS", (0.5, 0.9))
+    monkeypatch.setattr(module, "TRAINED", ("energy-rev-full",))
+    out = tmp_path / "horizons.csv"
+    flags = ["--scenarios", "garnet", "--seeds", "1", "--steps", "100", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["every_horizon", *flags])
+    module.main()
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = [(row["scenario"], row["method"], row["seed"], row["c"]) for row in rows]
+    methods = ("laws", "energy-rev-full")
+    assert found == [("garnet", name, "0", c) for name in methods for c in ("0.5", "0.9")]
+    assert all(float(row["phi_spearman"]) > 0 for row in rows)
+    assert all(0 < float(row["phi_error"]) < 0.2 for row in rows)
+    assert not any("c =" in name for name in OBJECTIVES)
