@@ -15,7 +15,6 @@ from revbis.objectives import NonFiniteError, Transitions, base, make_objective
 from revbis.objectives.laws import (
     follow,
     nearest_level,
-    next_error,
     reward_levels,
     window_lags,
     window_leaks,
@@ -431,12 +430,16 @@ def test_batches_of_any_size(size) -> None:
     assert objective.levels[0] < objective.levels[-1]
 
 
-def test_the_next_embedding_is_predicted_in_units_of_its_variance() -> None:
-    x, y = torch.randn(2, 32, 4, generator=torch.Generator().manual_seed(0))
-    assert float(next_error(y, y)) == 0
-    assert float(next_error(y.mean(dim=0).expand(32, -1), y)) == pytest.approx(1)
-    assert float(next_error(9 * x + 1, 9 * y + 1)) == pytest.approx(float(next_error(x, y)))
-    assert next_error(x, torch.ones(32, 4)).isfinite()
+def test_beside_laws_the_direction_of_the_next_embedding_is_predicted() -> None:
+    torch.manual_seed(0)
+    both, batch = make_objective("laws-zp", 4, 2, hidden=8), random_batch()
+    alone = make_objective("laws", 4, 2, hidden=8)
+    alone.load_state_dict(both.state_dict(), strict=False)
+    following = both.dynamics(both.embed(batch.z, batch.action))
+    cosine = functional.cosine_similarity(following, batch.next_z)
+    losses = [call(objective, batch).loss for objective in (both, alone)]
+    assert torch.allclose(losses[0] - losses[1], (1 - cosine).mean(), atol=1e-4)
+    assert "next_error" in call(both, batch).metrics
 
 
 def test_integer_actions() -> None:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from revbis.io import schema
 from revbis.objectives.base import BaseObjective, ObjectiveOutput, as_vectors, can_look
 from revbis.objectives.bisimulation import StateActionEncoder
+from revbis.objectives.distances import normalise, simsr_distance
 
 if TYPE_CHECKING:
     from revbis.objectives.base import Transitions
@@ -156,7 +157,7 @@ class WindowObjective(BaseObjective):
         latent_dim: D.
         action_dim: A.
         hidden: Width of ψ's hidden layer.
-        predict: Beside it predict the next embedding from ψ.
+        predict: Beside it predict the direction of the next embedding from ψ, by 1 − cos.
         discrete: Actions may be integers.
         psi: The owner's ψ; None for one of its own.
         outputs: Of the head, for each window.
@@ -210,8 +211,8 @@ class WindowObjective(BaseObjective):
         total, predicted = loss + tie_loss, {}
         if self.dynamics is not None:
             following = self.dynamics(pair)
-            total = total + next_error(following, batch.next_z)
-            predicted["next"] = (following.detach(), batch.next_z)
+            total = total + simsr_distance(following, batch.next_z, rowwise=True).mean()
+            predicted["next"] = (normalise(following.detach()), normalise(batch.next_z))
         changes = (batch.reward - batch.reward.roll(1)).abs()
         return ObjectiveOutput(
             representation_loss=total,
@@ -268,13 +269,6 @@ class WindowObjective(BaseObjective):
     def _choose(self, rewards: Tensor, due: Tensor) -> None:
         """Chooses the levels where that is due."""
         self.levels.copy_(torch.where(due, reward_levels(rewards, _LEVELS), self.levels))
-
-
-def next_error(following: Tensor, wanted: Tensor) -> Tensor:
-    """Squared error of predicted embeddings, in units of their variance: [B, D] each → scalar."""
-    variance = (wanted - wanted.mean(dim=0)).square().sum(dim=1).mean()
-    error = (following - wanted).square().sum(dim=1).mean()
-    return error / variance.clamp_min(torch.finfo(variance.dtype).tiny ** 0.5)
 
 
 class LawObjective(WindowObjective):
