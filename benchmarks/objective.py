@@ -89,11 +89,12 @@ def transcription(
     if design.independent:
         every.fill_diagonal_(False)
     pairs = every.flatten()
-    prediction = tiled_distance(name, psi(z, action))[pairs]
+    prediction = tiled_distance(design.distance, psi(z, action))[pairs]
     with torch.no_grad():
         after = psi(next_z, drawn) if design.follows == "pairs" else scale(next_z)
-        following = tiled_distance(name, after)[pairs]
+        following = tiled_distance(design.distance, after)[pairs]
     gap = (reward.repeat(BATCH) - reward.repeat_interleave(BATCH)).abs()[pairs]
+    gap = gap.square() if design.means else gap
     if objective.coefficient is None:
         target = gap + GAMMA * following
     else:
@@ -103,8 +104,10 @@ def transcription(
     loss = functional.huber_loss(prediction, target.detach())
     if design.tied:
         with torch.no_grad():
-            of_pairs = tiled_distance(name, psi(z, drawn))[pairs]
-        loss = loss + functional.huber_loss(tiled_distance(name, scale(z))[pairs], of_pairs)
+            of_pairs = tiled_distance(design.distance, psi(z, drawn))[pairs]
+        loss = loss + functional.huber_loss(
+            tiled_distance(design.distance, scale(z))[pairs], of_pairs
+        )
     loss.backward()
     return loss.detach()
 

@@ -18,7 +18,10 @@ import numpy as np
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 TABLES: dict[str, Any] = runpy.run_path(str(RESULTS / "tables.py"))
-PAGES = ("mico", "simsr", "revised", "complete", "pairs", "energy", "released", "dbc", "prediction")
+PAGES = (
+    *("mico", "simsr", "revised", "complete", "pairs", "energy"),
+    *("laws", "released", "dbc", "prediction"),
+)
 HEADINGS = {
     "ρ of φ": "agreement-with-the-exact-metric",
     "ρ of ψ": "agreement-with-the-exact-metric",
@@ -37,7 +40,7 @@ def methods(page: str) -> list[str]:
 
 def agreement(method: str) -> list[str]:
     """Lowest and highest ρ over the six scenarios, of φ and of ψ."""
-    found = TABLES["exact"]("exactness.csv")[method].values()
+    found = TABLES["exact"]("exactness.csv").get(method, {}).values()
     shown = []
     for name in ("phi_spearman", "psi_spearman"):
         values = [each[name] for each in found if name in each]
@@ -53,7 +56,7 @@ def offline(method: str) -> list[str]:
     measured = (
         [float(row[name]) for row in rows] for name in ("phi_denoising_ood", "phi_state_r2")
     )
-    return [TABLES["short"](float(np.mean(values)), 2) for values in measured]
+    return [TABLES["short"](float(np.mean(values)), 2) if values else "–" for values in measured]
 
 
 def returns(method: str) -> str:

@@ -506,6 +506,21 @@ def lengths() -> Lines:
     yield from table(["method", "embeddings", *HEAD, "lowest φ"], rows)
 
 
+def horizons() -> Lines:
+    """`laws`, trained once, beside methods trained for each c: ρ and error of φ."""
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    text = (RESULTS / "exactness" / "horizons.csv").read_text()
+    for row in csv.DictReader(text.splitlines()):
+        values = float(row["phi_spearman"]), float(row["phi_error"])
+        found.setdefault((row["scenario"], row["method"], row["c"]), []).append(values)
+    places = list(dict.fromkeys((scenario, c) for scenario, _, c in found))
+    rows = []
+    for method in dict.fromkeys(method for _, method, _ in found):
+        cells = [np.mean(found[scenario, method, c], axis=0) for scenario, c in places]
+        rows.append([f"`{method}`", *(f"{short(ρ, 2)}, {short(error, 2)}" for ρ, error in cells)])
+    yield from table(["method", *(f"`{name}`, c = {c[1:]}" for name, c in places)], rows)
+
+
 def ablation() -> Lines:
     """The parts of the methods on one task."""
     folders = ("noisy-state", "noisy-ablation")
@@ -597,6 +612,7 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "errors": errors,
         "rates": rates,
         "lengths": lengths,
+        "horizons": horizons,
     },
     "factors": {name: partial(kept, name) for name in ("factors", "factors-mixed")},
     "noisy-ablation": {"differences": ablation},
