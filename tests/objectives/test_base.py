@@ -85,10 +85,10 @@ SNIPPET = re.search(
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_the_pattern_of_the_readme_serves_every_method(name: str) -> None:
     """One optimiser, one backward; the gradients are those of two separate ones."""
-    assert SNIPPET.count('"simsr-rev-full"') == 1
+    assert SNIPPET.count('"laws"') == 1
     torch.manual_seed(0)
     here: dict = {}
-    exec(SNIPPET.replace('"simsr-rev-full"', repr(name)), here)
+    exec(SNIPPET.replace('"laws"', repr(name)), here)
     encoder, actor, objective = here["encoder"], here["actor"], here["objective"]
     trained = {*encoder.parameters(), *objective.parameters()}
     in_optimiser = here["optimiser"].param_groups[0]["params"]

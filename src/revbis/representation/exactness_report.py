@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 NONE = "–"
 FILES = ("exactness.csv", "exactness.png", "factors.png", "distances.png", "index.html")
 _DRAWN = (
+    "laws",
     "simsr",
-    "mico",
     "simsr-rev",
     "simsr-rev-full-no-c",
     "mico-rev-full-no-c",
@@ -63,6 +63,8 @@ COLUMNS = (
     ("ψ: ρ with ΔQ", "psi_value", False),
     ("φ: spread", "phi_spread", False),
     ("ψ: spread", "psi_spread", False),
+    ("φ: largest error", "largest_error", False),
+    ("φ: bound on it", "bound", False),
     ("denoising", "denoising", True),
     *((f"R² of {heading}", f"{name}_r2", True) for name, heading in FACTORS.items()),
     *((f"share of {heading}", f"{name}_share", False) for name, heading in FACTORS.items()),
