@@ -514,11 +514,12 @@ def horizons() -> Lines:
         values = float(row["phi_spearman"]), float(row["phi_error"])
         found.setdefault((row["scenario"], row["method"], row["c"]), []).append(values)
     places = list(dict.fromkeys((scenario, c) for scenario, _, c in found))
-    rows = []
+    rows, seeds = [], min(map(len, found.values()))
     for method in dict.fromkeys(method for _, method, _ in found):
         cells = [np.mean(found[scenario, method, c], axis=0) for scenario, c in places]
         rows.append([f"`{method}`", *(f"{short(ρ, 2)}, {short(error, 2)}" for ρ, error in cells)])
-    yield from table(["method", *(f"`{name}`, c = {c[1:]}" for name, c in places)], rows)
+    head = [f"method, {seeds} seed{'s' if seeds > 1 else ''}"]
+    yield from table([*head, *(f"`{name}`, c = {c[1:]}" for name, c in places)], rows)
 
 
 def ablation() -> Lines:
