@@ -30,6 +30,9 @@ FRAME, MASK = np.zeros((3, 16, 16), np.uint8), np.ones((16, 16), bool)
         ({"distractor": "noise"}, "draws its own images: drop distractor, or set it to gaussian"),
         ({"quality": "fast"}, "envs.toys:Good draws its own images: set quality to full"),
         ({"task": "dmc:cheetah_run", "distractor": "nois"}, "did you mean 'noise'"),
+        ({"distractor": "nois"}, "did you mean 'noise'"),
+        ({"observation": "state", "distractor": "noize"}, "did you mean 'noise'"),
+        ({"distractor": "gausian", "distractor_strength": 0.3}, "did you mean 'gaussian'"),
     ],
 )
 def test_settings_of_make_env(settings: dict[str, Any], message: str) -> None:

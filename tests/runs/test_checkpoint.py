@@ -440,13 +440,24 @@ class _Foreign:
     pass
 
 
+class _Command:
+    def __reduce__(self):
+        return os.system, ("false",)
+
+
 def _pickles() -> dict[str, bytes]:
-    packed = io.BytesIO()
+    packed, command = io.BytesIO(), io.BytesIO()
     torch.save({"networks": _Foreign()}, packed)
-    return {"torch": packed.getvalue(), "pickle": pickle.dumps(_Foreign()), "text": b"weights"}
+    torch.save({"networks": _Command()}, command)
+    return {
+        "torch": packed.getvalue(),
+        "command": command.getvalue(),
+        "pickle": pickle.dumps(_Foreign()),
+        "text": b"weights",
+    }
 
 
-@pytest.mark.parametrize("kind", ["torch", "pickle", "text"])
+@pytest.mark.parametrize("kind", ["torch", "command", "pickle", "text"])
 def test_no_refusal_advises_to_load_code(kind, tmp_path):
     config = interrupted(tmp_path, keep_checkpoints=1)
     (folder,) = (config.directory / "checkpoints").glob("frame-*")
@@ -456,6 +467,7 @@ def test_no_refusal_advises_to_load_code(kind, tmp_path):
     message = str(refused.value)
     assert "only tensors, numbers, texts, lists and dicts are read" in message
     assert ("test_checkpoint._Foreign" in message) == (kind == "torch")
+    assert (f"{os.system.__module__}.system" in message) == (kind == "command")
     assert not re.search("weights_only|torch.load|trust|pickle|PyTorch", message)
     pieces = sorted((config.directory / "checkpoints" / "replay").glob("*.npz"))
     pieces[0].write_bytes(_pickles()["pickle"])

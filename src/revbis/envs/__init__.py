@@ -65,6 +65,9 @@ class EnvironmentSettings:
     def __post_init__(self) -> None:
         check_task_name(self.task)
         schema.validate_fields(self)
+        background = self.distractor not in (None, GAUSSIAN)
+        if background:
+            parse_background(self.distractor)  # first: a misspelt name explains what follows it
         check_strength(self.distractor, self.distractor_strength)
         parse_kinds(self.state_noise_kind)
         if self.observation == "state":
@@ -82,7 +85,6 @@ class EnvironmentSettings:
                 "reward_gate requires observation state, where the gate is seen; drop reward_gate "
                 "or use state"
             )
-        background = self.distractor not in (None, GAUSSIAN)
         if not suite_of(self.task).drawn_by_mujoco:
             if background:
                 raise ValueError(
@@ -90,8 +92,6 @@ class EnvironmentSettings:
                 )
             if self.quality != "full":
                 raise ValueError(f"{self.task} draws its own images: set quality to full")
-        if background:
-            parse_background(self.distractor)
 
 
 def make_env(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 # The class that PyTorch's safe reader refuses, in its message.
-_REFUSED = re.compile(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)")
+_REFUSED = re.compile(r"[Uu]nsupported (?:global: )?(?:GLOBAL|class) ([\w.]+)")
 _UNFINISHED = re.compile(r"\.(\d+)-(.+)")  # the names that `atomic_path` writes to
 _MOST_ENTRIES, _MOST_BYTES = 1_000_000, 16 << 30  # of a zip file, unpacked
 
