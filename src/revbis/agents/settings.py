@@ -261,8 +261,9 @@ class DrQV2Settings(ActorCriticSettings):
     coefficient_learning_rate: Above = 1e-4
     """Adam's learning rate for the coefficient c."""
     transition: Literal["n_step", "one_step"] = "n_step"
-    """Transition that the objective learns from; the critic always uses the n-step one. zp and
-    deepmdp, which model one action, require one_step, and have it by default."""
+    """Transition that the objective learns from; the critic always uses the n-step one. zp,
+    deepmdp, laws, laws-zp and means, which model one action, require one_step, and have it by
+    default."""
     objective_loss: Literal["huber", "squared"] | None = None
     """Loss of the objective's regression; None for the objective's default."""
     normalisation: bool | None = None

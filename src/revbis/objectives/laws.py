@@ -362,8 +362,12 @@ class LawObjective(WindowObjective):
 
     def of_reward(self, reward: Tensor) -> Tensor:
         """All on the level next to it."""
-        index = nearest_level(reward.to(self.levels.dtype), self.levels)
-        return nn.functional.one_hot(index, _LEVELS).to(self.head.weight.dtype)
+        return self._shares(reward.to(self.levels.dtype)).to(self.head.weight.dtype)
+
+    def _shares(self, rewards: Tensor) -> Tensor:
+        """Which level is next to each reward, [N] → [N, L]; without a look at the numbers."""
+        order = torch.arange(_LEVELS, device=rewards.device)
+        return nearest_level(rewards, self.levels)[:, None] == order
 
     def _scores(self, x: Tensor) -> Tensor:
         """Log-probabilities of the levels, up to a constant, [B, W, L]."""
@@ -372,7 +376,7 @@ class LawObjective(WindowObjective):
 
     def _choose(self, rewards: Tensor, due: Tensor) -> None:
         super()._choose(rewards, due)
-        seen = torch.bincount(nearest_level(rewards, self.levels), minlength=_LEVELS)
+        seen = self._shares(rewards).sum(dim=0)
         prior = ((seen + _UNSEEN) / len(rewards)).log().to(self.prior.dtype)
         self.prior.copy_(torch.where(due, prior, self.prior))
 
