@@ -288,6 +288,19 @@ def test_a_page_with_nothing_to_compare_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "page" / "differences.csv").exists()
 
 
+def test_why_nothing_is_compared_is_said_once_for_each_task(tmp_path: Path) -> None:
+    write_run(tmp_path, [1.0, 2.0], method="drqv2")
+    write_run(tmp_path, [1.0, 2.0], method="simsr", action_repeat=4)
+    write_run(tmp_path, [1.0, 2.0], method="simsr", task=WALKER)
+    with pytest.raises(ValueError, match="no method has a score") as caught:
+        difference_table(differences(read_study([tmp_path]), "drqv2"))
+    assert str(caught.value).split("; ") == [
+        "no method has a score to compare with drqv2, seed by seed",
+        "cheetah_run is left out: not comparable, action_repeat is 2 and 4",
+        "walker_run is left out: drqv2 has no score there to compare with",
+    ]
+
+
 def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     two_tasks(tmp_path / "runs")
     words = ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "page"), "--baseline"]

@@ -317,6 +317,16 @@ def test_families_stand_together_the_best_first_under_a_sentence() -> None:
     )
 
 
+def test_methods_of_reward_laws_are_a_family() -> None:
+    values = {"laws": 0.5, "zp": 0.9, "means-pairs": 0.1, "laws-zp": 0.6, "means": 0.2}
+    (panel,) = draw_offline([row(name, 0, state_r2=value) for name, value in values.items()]).axes
+    labels = panel.get_yticklabels()
+    names = ["laws-zp", "laws", "means", "means-pairs", "zp"]
+    assert [label.get_text() for label in labels] == names
+    colours = [label.get_color() for label in labels]
+    assert len(set(colours[:4])) == 1 and colours[4] != colours[0]
+
+
 def test_the_title_says_when_nothing_is_gained() -> None:
     """Of −0.1 a quarter is −0.025, before training; zp is best, and below it."""
     rows = [row(name, 0, state_r2=value) for name, value in (("zp", -0.1), ("simsr", -0.2))]

@@ -349,6 +349,31 @@ def test_videos_and_pictures_are_part_of_the_page_up_to_its_size(tmp_path: Path)
     assert len(page.source) < 15_000_000
 
 
+def test_neighbours_are_announced_where_there_are_some(tmp_path: Path) -> None:
+    folder, file = fake_run(tmp_path, seed=1), tmp_path / "media"
+    file.write_bytes(b"v")
+    for media, named in ((Media(file, file), True), (Media(file), False)):
+        page = page_of(tmp_path, out=tmp_path / "page", media={folder.resolve(): media})
+        assert ("Episodes and neighbours" in page.text) == named
+        assert ("Nearest states" in page.text) == named
+        assert "The newest checkpoint with the mean action." in page.text
+
+
+def test_a_run_on_state_vectors_has_no_picture_of_neighbours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = fake_run(tmp_path, seed=1, observation="state")
+    main(["report", str(folder)])
+    printed = capsys.readouterr().err
+    assert "no episode.mp4: " in printed and "neighbours" not in printed
+
+
+def test_lists_of_settings_are_as_on_the_command_line(tmp_path: Path) -> None:
+    fake_run(tmp_path, seed=1)
+    page = page_of(tmp_path, out=tmp_path / "page")
+    assert re.search(r"<dt>strides</dt>\s*<dd>2 1 1 1</dd>", page.source)
+
+
 def test_training_is_read_again_only_when_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,11 +71,13 @@ class Differences(NamedTuple):
         baseline: Its label.
         rows: All tasks first, then task by task; methods in the study's order.
         notes: Budgets, and what is left out and why, without full stops.
+        left_out: Those of the notes that are about single tasks.
     """
 
     baseline: str
     rows: tuple[Difference, ...]
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def unpaired(self) -> int:
@@ -106,11 +108,15 @@ def differences(
     at = budgets(study, budget)
     notes = budget_notes(study, at)
     rows = _over_all_tasks(study, baseline, budget, seed, notes) if len(at) > 1 else []
+    single: list[str] = []
     for task in at:
-        scores = _by_seed(study, task, at[task], notes)
         name = short_name(task)
+        if differing := mixed_settings(groups_of(study, task)):
+            single.append(f"{name} is left out: {differing}")
+            continue
+        scores = _by_seed(study, task, at[task], single)
         if baseline not in scores:
-            notes.append(f"{name} is left out: {baseline} has no score there to compare with")
+            single.append(f"{name} is left out: {baseline} has no score there to compare with")
             continue
         for label in (label for label in scores if label != baseline):
             own, other = scores[label], scores[baseline]
@@ -119,8 +125,8 @@ def differences(
                 of = stats.paired({task: own}, {task: other}, seed=seed)
                 rows.append(Difference(label, task, of, gaps))
             else:
-                notes.append(f"{name}, {label}: no seed in common with {baseline}")
-    return Differences(baseline, tuple(rows), tuple(notes))
+                single.append(f"{name}, {label}: no seed in common with {baseline}")
+    return Differences(baseline, tuple(rows), (*notes, *single), tuple(single))
 
 
 def difference_table(compared: Differences) -> Table:
@@ -205,7 +211,7 @@ def refuse_nothing(compared: Differences) -> None:
     """
     if not compared.rows:
         why = f"no method has a score to compare with {compared.baseline}, seed by seed"
-        raise ValueError("; ".join([why, *compared.notes]))
+        raise ValueError("; ".join([why, *compared.left_out]))
 
 
 def _over_all_tasks(
@@ -244,11 +250,8 @@ def _over_all_tasks(
 
 
 def _by_seed(study: Study, task: str, budget: int, notes: list[str]) -> dict[str, dict[int, float]]:
-    """Comparable scores of a task, label → seed → score; what is left out is noted."""
+    """Scores of a task, label → seed → score; what is left out is noted."""
     groups, name = groups_of(study, task), short_name(task)
-    if differing := mixed_settings(groups):
-        notes.append(f"{name} is left out: {differing}")
-        return {}
     scores: dict[str, GroupScores] = {}
     for group in groups:
         of = group_scores(group, "final", budget)

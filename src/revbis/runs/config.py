@@ -57,7 +57,7 @@ class RunSettings:
     task: Annotated[Text, tyro.conf.arg(help_behavior_hint="(required)")]
     """dmc:NAME, metaworld:NAME, gym:ID or package.module:factory."""
     method: str = "drqv2"
-    """drqv2 alone, or with an objective by name (mico, simsr-rev, ...), or another agent: taco,
+    """drqv2 alone, or with an objective by name (laws, simsr-rev, ...), or another agent: taco,
     tdmpc, mrq or dreamerv3."""
     preset: Literal["paper", "cpu"] = "paper"
     """Source of the defaults: paper (for GPUs) or cpu (smaller in every dimension)."""

@@ -225,6 +225,8 @@ def _mixed(values: Counter[str], runs: int) -> str:
 def _text(value: object) -> str:
     if value is None:
         return "–"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_text, value))  # as on the command line
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 

@@ -76,10 +76,11 @@ class MediaMaker:
 
             return open_run(run.folder)
 
-        return Media(
-            video=_file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path)),
-            neighbours=_file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path)),
-        )
+        video = _file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path))
+        if run.config.observation != "pixels":
+            return Media(video)  # its observations cannot be drawn
+        drawn = _file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path))
+        return Media(video, drawn)
 
 
 def _without(run: Run) -> Media:
