@@ -506,6 +506,37 @@ def lengths() -> Lines:
     yield from table(["method", "embeddings", *HEAD, "lowest φ"], rows)
 
 
+FACTORIAL = {
+    "laws": ("laws", "each state"),
+    "energy-rev-full-no-c": ("laws", "pairs"),
+    "means": ("means", "each state"),
+    "means-pairs": ("means", "pairs"),
+}
+
+
+def with_errors(scenarios: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """ρ and error of φ in each scenario."""
+    names = ("phi_spearman", "phi_error")
+    return [", ".join(short(scenarios[each][name], 2) for name in names) for each in SCENARIOS]
+
+
+def factorial() -> Lines:
+    """What is learned of the rewards, laws or means, and from what, states or pairs."""
+    found = exact("exactness.csv")
+    rows = [[f"`{name}`", *what, *with_errors(found[name])] for name, what in FACTORIAL.items()]
+    yield from table(["method", "of rewards", "regression on", *HEAD], rows)
+
+
+def long() -> Lines:
+    """The complete methods with weights (1, γ) at γ = .99."""
+    found = exact("gamma-0.99/exactness.csv")
+    rows = (
+        [f"`{name}`", *with_errors(found[name]), short(lowest(found[name]), 2)]
+        for name in sorted(found, key=lambda each: -lowest(found[each]))
+    )
+    yield from table(["method", *HEAD, "lowest φ"], rows)
+
+
 def horizons() -> Lines:
     """`laws`, trained once, beside methods trained for each c: ρ and error of φ."""
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
@@ -613,7 +644,9 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "errors": errors,
         "rates": rates,
         "lengths": lengths,
+        "factorial": factorial,
         "horizons": horizons,
+        "long": long,
     },
     "factors": {name: partial(kept, name) for name in ("factors", "factors-mixed")},
     "noisy-ablation": {"differences": ablation},

@@ -52,7 +52,7 @@ def test_a_number_is_the_same_from_file_and_python(value):
         ("frames", float("inf"), "frames must be a whole number, got inf"),
         ("strides", (2, 2, 1, "1e23"), r"strides\[3\] must be at most 16, got '1e23'"),
         ("frames", [1], r"frames must be a whole number, got \[1\]"),
-        ("mode", None, "mode must be one of joint, alternating, balanced, got None"),
+        ("mode", None, "mode must be one of joint, alternating, balanced, decoupled, got None"),
         ("normalisation", "maybe", "normalisation must be true or false or nothing, got 'maybe'"),
         ("strides", 5, "strides must be a list, got 5"),
         ("strides", (2, 2), "strides: expected array of length 4, got 2"),
