@@ -225,8 +225,9 @@ def test_they_are_measured_at_evaluations_that_are_due(measured):
     assert [line["frames"] for line in lines] == [0, 400, 800, 1000]
     # At the start, after 800 frames and at the end.
     assert ["yardsticks" in line for line in lines] == [True, False, True, True]
-    names = {f"{embedding}_{name}" for embedding in ("phi", "trunk") for name in MEASURES}
-    assert set(lines[0]["yardsticks"]) == names
+    of_each = (*MEASURES, "true", "gaussian_r2")
+    names = {f"{embedding}_{name}" for embedding in ("phi", "trunk") for name in of_each}
+    assert set(lines[0]["yardsticks"]) == names | {"true_lags", "true_tail"}
     last = (measured.directory / "train.jsonl").read_text().splitlines()[-1]
     assert json.loads(last)["seconds/yardsticks"] > 0
 
@@ -264,7 +265,8 @@ def test_an_agent_alone_has_only_a_trunk(tmp_path):
     settings = {**MEASURED, "method": "drqv2", "state_noise": 0, "frames": 400}
     config = tiny_config(tmp_path, **settings, yardstick_every=400)
     assert train(config)
-    names = {"trunk_state_r2", "trunk_effective_rank", "trunk_value"}
+    names = {"trunk_state_r2", "trunk_effective_rank", "trunk_value", "trunk_true"}
+    names |= {"true_lags", "true_tail"}
     assert [set(line["yardsticks"]) for line in evaluations(config)] == [names, names]
 
 

@@ -108,9 +108,8 @@ def test_memory_is_checked_for_the_records_that_are_expected(monkeypatch) -> Non
 def test_a_run_checks_the_memory_that_it_will_fill(tmp_path, monkeypatch) -> None:
     config = tiny_config(tmp_path, task="tests.runs:Walk", observation="state")
     seen = []
-    monkeypatch.setattr(
-        "revbis.runs.trainer.Replay", lambda *_, **options: seen.append(options["expected"])
-    )
+    kind = {None: lambda *_, **options: seen.append(options["expected"])}
+    monkeypatch.setattr("revbis.runs.trainer.REPLAYS", kind)
     from revbis.envs import make_env
 
     make_replay(replace(config, replay_capacity=10**9), make_env(**config.environment, seed=1))

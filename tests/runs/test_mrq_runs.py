@@ -38,7 +38,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, more):
     assert train(whole)
     config = tiny_config(tmp_path / "stopped", **SMALL | more)
     for steps in (17, 12):  # agent steps 17 and 29
-        assert not train(config, stop=stop_after(steps))
+        assert not train(config, **stop_after(steps))
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     resumed, wanted = (newest(each) for each in (config, whole))
@@ -143,7 +143,7 @@ def test_a_run_with_discrete_actions_resumes_and_is_exported(tmp_path):
     whole = tiny_config(tmp_path / "whole", **discrete)
     assert train(whole)
     config = tiny_config(tmp_path / "stopped", **discrete)
-    assert not train(config, stop=stop_after(31))
+    assert not train(config, **stop_after(31))
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     assert_same_state(newest(config).agent, newest(whole).agent)

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 _FUSED = ("cpu", "cuda")  # devices with a fused Adam
 
 
+@contextmanager
+def descent(optimisers: Mapping[str, Adam], *names: str) -> Iterator[None]:
+    """One step of each named optimiser that exists, by the gradients made within."""
+    chosen = [optimisers[name] for name in names if name in optimisers]
+    for optimiser in chosen:
+        optimiser.zero_grad()
+    yield
+    for optimiser in chosen:
+        optimiser.step()
+
+
 class Group(TypedDict):
     """Parameters with their learning rate."""
 

@@ -28,6 +28,7 @@ from revbis.agents.common import (
     check_observations,
     check_state,
     convolution,
+    descent,
     fitting,
     restore,
     scaled_pixels,
@@ -651,7 +652,7 @@ class ActorCritic(BaseAgent):
             (readout,) = parts.readouts(features, "critic")
             q1, q2 = parts.critic(readout, parts.tokens(batch.action))
         loss = critic_loss(q1, q2, target_q)
-        with self.descent("critic"):
+        with descent(self.optimisers, "critic"):
             loss.backward()  # type: ignore[no-untyped-call]
         return critic_metrics(loss, q1, q2, target_q)
 
@@ -677,7 +678,7 @@ class ActorCritic(BaseAgent):
         loss = of_critic + self.settings.objective_weight * representation_loss
         if coefficient_loss is not None:
             loss = loss + coefficient_loss
-        with self.descent("critic", "coefficient"):
+        with descent(self.optimisers, "critic", "coefficient"):
             loss.backward()  # type: ignore[no-untyped-call]
             if with_metrics:
                 share = gradient_share(*read.feature_norms())
@@ -701,7 +702,7 @@ class ActorCritic(BaseAgent):
         loss = of_critic + representation_loss
         if coefficient_loss is not None:
             loss = loss + coefficient_loss
-        with self.descent("critic", "coefficient"):
+        with descent(self.optimisers, "critic", "coefficient"):
             loss.backward()  # type: ignore[no-untyped-call]
             critic, objective = read.feature_norms()
             factor = balance(critic, objective, self.settings.objective_weight)
@@ -731,7 +732,7 @@ class ActorCritic(BaseAgent):
             size = before_tanh.square().mean()
             metrics["actor_logits"] = size.detach().sqrt()
             loss = loss + penalty * size
-        with self.descent("actor"):
+        with descent(self.optimisers, "actor"):
             loss.backward()  # type: ignore[no-untyped-call]
         return metrics
 
@@ -743,16 +744,6 @@ class ActorCritic(BaseAgent):
         features = self.encode(batch.obs)
         metrics = self.critic_step(batch, features, target_q)
         return metrics | self.actor_step(features.detach(), deviation)
-
-    @contextmanager
-    def descent(self, *names: str) -> Iterator[None]:
-        """One step of each named optimiser that exists, by the gradients made within."""
-        optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
-        for optimiser in optimisers:
-            optimiser.zero_grad()
-        yield
-        for optimiser in optimisers:
-            optimiser.step()
 
     def precision(self) -> torch.autocast:
         """A context in which the networks run in the precision of the settings."""
@@ -934,7 +925,7 @@ class DrQV2(ActorCritic):
         policy_action = self._policy_action(features, objective, deviation)
         out = self._compare(batch, objective, z, following, policy_action)
         # Step.
-        with self.descent("objective", "coefficient"):
+        with descent(self.optimisers, "objective", "coefficient"):
             out.loss.backward()  # type: ignore[no-untyped-call]
         return out
 

@@ -27,6 +27,7 @@ from revbis.agents.common import (
     check_observations,
     check_state,
     check_tensor,
+    descent,
     fitting,
     moved,
     observation_type,
@@ -658,7 +659,7 @@ class MRQ(BaseAgent):
             for name in self.settings.representation
         ]
         # Step.
-        with self._descent("encoders", "coefficient"):
+        with descent(self.optimisers, "encoders", "coefficient"):
             gradient, share = self._backward(leaf, losses)
             zs.backward(gradient)  # type: ignore[no-untyped-call]
         if not with_metrics:
@@ -762,7 +763,7 @@ class MRQ(BaseAgent):
         with self._precision():
             q = self._full(networks.values(zsa))
         loss = value_loss(q, target_q)
-        with self._descent("values"):
+        with descent(self.optimisers, "values"):
             loss.backward()  # type: ignore[no-untyped-call]
             norm = clip_grad_norm_(networks.values.parameters(), s.gradient_clip, foreach=True)
         # The policy.
@@ -771,7 +772,7 @@ class MRQ(BaseAgent):
                 logits = self._full(networks.policy(zs))
                 action = self._activated(logits, self._update_generator)
                 of_policy = self._full(networks.values(networks.psi(zs, action)))
-            with self._descent("policy"):
+            with descent(self.optimisers, "policy"):
                 policy_loss(of_policy, logits, s.action_penalty).backward()  # type: ignore[no-untyped-call]
         q = q.detach()
         metrics = {
@@ -827,16 +828,6 @@ class MRQ(BaseAgent):
     def _full(self, x: Tensor) -> Tensor:
         """What a network returned, in full precision."""
         return x.float() if self._half else x
-
-    @contextmanager
-    def _descent(self, *names: str) -> Iterator[None]:
-        """One step of each named optimiser that exists, by the gradients made within."""
-        optimisers = [self.optimisers[name] for name in names if name in self.optimisers]
-        for optimiser in optimisers:
-            optimiser.zero_grad()
-        yield
-        for optimiser in optimisers:
-            optimiser.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.agents.base import InferenceState, tensors_of
-from revbis.agents.common import Linear, as_settings, check_batch
+from revbis.agents.common import Linear, as_settings, check_batch, descent
 from revbis.agents.drqv2 import (
     ActorCritic,
     ActorCriticParts,
@@ -370,7 +370,7 @@ class Taco(ActorCritic):
         """Updates encoder, tokens and heads by the losses alone, with one encoder pass."""
         (projected,) = self.read(self.encode(window.obs), "projection")
         out = self._losses(batch, window, heads, projected, following, positive)
-        with self.descent("objective"):
+        with descent(self.optimisers, "objective"):
             out.representation_loss.backward()  # type: ignore[no-untyped-call]
         return out
 
