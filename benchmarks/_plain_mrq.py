@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from revbis.replay import Batch, Windows
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from revbis.agents import MRQ, MRQSettings
-    from revbis.replay import Batch, Windows
 
 BINS, LARGEST = 65, 10.0
 
@@ -213,6 +214,62 @@ class PlainMRQ:
         self.policy_optimiser.step()
         priority = size.detach().max(dim=1).values.clamp(min=1) ** s.priority_exponent
         return value_loss.detach(), policy_loss.detach(), priority
+
+
+class PlainReplay:
+    """One endless episode of vectors, whose transitions are drawn by sums over the whole capacity.
+
+    Args:
+        capacity: Steps that there is room for.
+        obs: The observations so far, [N + 1, D].
+        action: [N, A].
+        reward: [N].
+        n_step: Steps of a transition.
+        discount: γ.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        obs: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        n_step: int,
+        discount: float,
+    ) -> None:
+        self.obs, self.action, self.reward = (
+            torch.zeros(capacity, *given.shape[1:]) for given in (obs, action, reward)
+        )
+        for mine, given in ((self.obs, obs), (self.action, action), (self.reward, reward)):
+            mine[: len(given)] = given
+        self.count, self.n_step, self.discount = len(action), n_step, discount
+        self.priority, self.drawable = torch.ones(capacity), torch.zeros(capacity)
+
+    def draw(self, size: int, steps: int) -> Tensor:
+        """Numbers of transitions that `steps` steps follow, [size]."""
+        self.drawable[: self.count - steps] = 1
+        sums = torch.cumsum(self.priority * self.drawable, 0)
+        return torch.searchsorted(sums, torch.rand(size) * sums[-1])
+
+    def windows(self, size: int, steps: int) -> Windows:
+        """Windows of `steps` steps."""
+        start = self.draw(size, steps)
+        index = start[:, None] + torch.arange(steps + 1)
+        taken, one = index[:, :-1], torch.ones(size, steps)
+        return Windows(self.obs[index], self.action[taken], self.reward[taken], one, one)
+
+    def transitions(self, size: int) -> tuple[Batch, Tensor]:
+        """Transitions of n steps, and their numbers for `set_priorities`."""
+        start, n = self.draw(size, self.n_step), self.n_step
+        rewards = self.reward[start[:, None] + torch.arange(n)]
+        total = (rewards * self.discount ** torch.arange(n)).sum(dim=1)
+        left = torch.full((size,), self.discount**n)
+        pair = (self.obs[start], self.action[start], total, left, self.obs[start + n])
+        return Batch(*pair), start
+
+    def set_priorities(self, entry: Tensor, priority: Tensor) -> None:
+        """Gives transitions new priorities."""
+        self.priority[entry] = priority
 
 
 def plain_weights(agent: MRQ) -> list[Tensor]:
