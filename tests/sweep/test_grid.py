@@ -68,7 +68,7 @@ def test_grids_that_ship_are_whole(name):
 
 def test_grids_of_the_paper_ship_in_both_scales():
     ours = {name for name in shipped_grids() if name.startswith("noisy-")}
-    ours |= {"cheetah-cpu", "modes-cpu", "pixels-cpu"}
+    ours |= {"cheetah-cpu", "modes-cpu", "mrq-cpu", "pixels-cpu"}
     assert set(shipped_grids()) == PAPERS | {f"{name}-cpu" for name in PAPERS} | ours
     assert len(read_grid("table1").tasks) == 9
     for name in ("table1", "table1-cpu"):
