@@ -1,5 +1,6 @@
 """The report page as a file: its numbers, its messages, its commands. In a browser: see beside."""
 
+import base64
 import json
 import re
 import subprocess
@@ -356,7 +357,25 @@ def test_neighbours_are_announced_where_there_are_some(tmp_path: Path) -> None:
         page = page_of(tmp_path, out=tmp_path / "page", media={folder.resolve(): media})
         assert ("Episodes and neighbours" in page.text) == named
         assert ("Nearest states" in page.text) == named
-        assert "The newest checkpoint with the mean action." in page.text
+        assert "The mean action of the newest checkpoint." in page.text
+
+
+def test_an_episode_before_training_is_shown_beside_the_last(tmp_path: Path) -> None:
+    folder = fake_run(tmp_path, seed=1)
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_bytes(b"first")
+    after.write_bytes(b"last")
+    for media, captions in (
+        (Media(after, None, before), ["Before training", "The newest checkpoint"]),
+        (Media(after), []),
+    ):
+        page = page_of(tmp_path, out=tmp_path / "page", media={folder.resolve(): media})
+        videos = [attributes for tag, attributes in page.tags if tag == "video"]
+        order = [before, after] if captions else [after]
+        coded = [base64.b64encode(path.read_bytes()).decode() for path in order]
+        assert [str(video["src"]).partition(",")[2] for video in videos] == coded
+        assert all(("autoplay" in video) == bool(captions) for video in videos)
+        assert all(caption in page.text for caption in captions)
 
 
 def test_a_run_on_state_vectors_has_no_picture_of_neighbours(

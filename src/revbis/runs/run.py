@@ -406,16 +406,26 @@ def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
     if newest is None:
         raise ValueError(f"{shown_path(folder)} {_without_checkpoint(copy)}")
     frames, state = newest
-    env = make_env(**config.environment, seed=config.seed)
-    agent = build_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
-    env.close()
+    agent, shape, size = _inference(config)
     try:
         agent.load_state_dict(state)
     except Exception as problem:  # noqa: BLE001 (a forged state can fail in any way; ours cannot)
         reason = schema.reason(problem)
         raise ValueError(f"the checkpoint in {folder} does not fit its config: {reason}") from None
-    shape, size = env.observation_space.shape, int(env.action_space.shape[0])
     return OpenedRun(config, agent, frames, shape, size)
+
+
+def open_untrained(config: Config) -> Agent:
+    """The agent that a run begins with, on the CPU."""
+    return _inference(config)[0]
+
+
+def _inference(config: Config) -> tuple[Agent, tuple[int, ...], int]:
+    """An untrained agent on the CPU, and the shape of its observations and size of its actions."""
+    env = make_env(**config.environment, seed=config.seed)
+    agent = build_agent(replace(config, agent=config.agent.for_inference()), env, "cpu")
+    env.close()
+    return agent, env.observation_space.shape, int(env.action_space.shape[0])
 
 
 def _without_checkpoint(folder: Path) -> str:

@@ -242,10 +242,12 @@ class Media:
     Attributes:
         video: An mp4 of an episode.
         neighbours: A picture of nearest states.
+        untrained: An mp4 of the same episode before training.
     """
 
     video: Path | None = None
     neighbours: Path | None = None
+    untrained: Path | None = None
 
 
 def title(study: Study) -> str:
@@ -334,21 +336,22 @@ def timing(
 def episodes(
     study: Study, media: Mapping[Path, Media]
 ) -> tuple[list[tuple[RunGroup, str, dict[str, str]]], list[StudyProblem]]:
-    """Videos and pictures of runs as data URLs by kind, and what the page has no room for."""
+    """Files of `Media` as data URLs by their names, and what the page has no room for."""
     shown, skipped, room = [], [], _ROOM
     for group, run in _runs(study):
         files, name = media.get(run.folder, Media()), _name(group, run)
         urls: dict[str, str] = {}
-        for path, kind in ((files.video, "video/mp4"), (files.neighbours, "image/png")):
+        for shows, path in vars(files).items():
             if path is None:
                 continue
+            kind = "image/png" if shows == "neighbours" else "video/mp4"
             size = path.stat().st_size * 4 // 3
             if size > room:
                 about = {"name": name, "file": path.name}
                 skipped.append(StudyProblem(Kind.NO_ROOM, run.folder, about))
                 continue
             room -= size
-            urls[kind] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+            urls[shows] = f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
         if urls:
             shown.append((group, name, urls))
     return shown, skipped

@@ -55,16 +55,21 @@ class MediaMaker:
         self._folder = folder / "media"
         self._made: dict[Path, tuple[float, Media]] = {}
 
-    def of(self, run: Run) -> Media:
-        """A video and a picture; what cannot be made is left out with a warning."""
+    def of(self, run: Run, *, alone: bool) -> Media:
+        """Videos and a picture; what cannot be made is left out with a warning.
+
+        Args:
+            run: The run.
+            alone: Whether the page is about it alone, and also shows its untrained agent.
+        """
         stamp = _newest_checkpoint(run.folder)
         known = self._made.get(run.folder)
         if known is None or known[0] != stamp:
-            known = (stamp, _without(run) if run.config.code else self._make(run, stamp))
+            known = (stamp, _without(run) if run.config.code else self._make(run, stamp, alone))
             self._made[run.folder] = known
         return known[1]
 
-    def _make(self, run: Run, stamp: float) -> Media:
+    def _make(self, run: Run, stamp: float, alone: bool) -> Media:
         folder = self._folder / _name(run)
 
         @cache
@@ -76,11 +81,19 @@ class MediaMaker:
 
             return open_run(run.folder)
 
+        def untrained() -> tuple[Config, Any]:
+            from revbis.runs.run import open_untrained
+
+            return run.config, open_untrained(run.config)
+
         video = _file(folder / "episode.mp4", stamp, lambda path: _record(*agent(), path))
-        if run.config.observation != "pixels":
-            return Media(video)  # its observations cannot be drawn
-        drawn = _file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path))
-        return Media(video, drawn)
+        before = None
+        if alone and video is not None:
+            before = _file(folder / "untrained.mp4", 0.0, lambda path: _record(*untrained(), path))
+        drawn = None
+        if run.config.observation == "pixels":  # others cannot be drawn
+            drawn = _file(folder / NEIGHBOURS, stamp, lambda path: _draw(*agent(), path))
+        return Media(video, drawn, before)
 
 
 def _without(run: Run) -> Media:
@@ -220,7 +233,7 @@ class PageWriter:
             for run in chosen:
                 text = f"video and neighbours: {run.config.task}, {run.config.system}"
                 advance(text)
-                media[run.folder] = self._media.of(run)
+                media[run.folder] = self._media.of(run, alone=len(study.runs) == 1)
                 advance(text)
         return media
 
