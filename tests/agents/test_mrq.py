@@ -303,6 +303,17 @@ def test_embeddings_are_zs_and_distances_euclidean():
     assert agent.status() == {}
 
 
+@pytest.mark.parametrize("discrete", [False, True])
+def test_psi_is_that_of_the_policys_own_action(discrete):
+    agent = tiny_agent(discrete=discrete)
+    seen = random_batch().obs
+    found = agent.embeddings(seen)
+    assert torch.equal(found["phi"], agent.embed(seen))
+    actions = [agent.act(each.numpy(), 0, explore=False) for each in seen]
+    zsa = agent.networks.psi(found["phi"], torch.from_numpy(np.stack(actions)))
+    torch.testing.assert_close(found["psi"], zsa.detach())
+
+
 # Objectives: zs and zsa are their φ and ψ
 
 

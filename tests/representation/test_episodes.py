@@ -159,6 +159,7 @@ def test_embeddings_whose_measures_are_known() -> None:
         "phi_true": 0.0,
         "phi_true_low": 0.0,
         "phi_true_high": 0.0,
+        "task_gaussian_r2": pytest.approx(0.0, abs=0.05),  # independent of the state
         "true_lags": constant["true_lags"],
         "true_tail": constant["true_tail"],
     }
@@ -168,6 +169,9 @@ def test_what_is_kept_of_each_factor_is_known() -> None:
     """Q's inverse tells place and time, gate, instance and shadow apart."""
     inverse = torch.from_numpy(projection("tests.runs:Walk", 4, 12).copy()).float()
     parts = {"state": (0, 2), "gate": (2, 4), "instance": (4, 10), "shadow": (10, 16)}
+    itself = measured(PREDICTABLE, lambda x: (x @ inverse)[:, :2])
+    for factor in ("gate", "instance", "shadow"):  # what the state alone tells of each
+        assert itself[f"task_{factor}_r2"] == pytest.approx(itself[f"phi_{factor}_r2"], abs=0.02)
     for kept, (first, last) in parts.items():
         found = measured(PREDICTABLE, lambda x, a=first, b=last: (x @ inverse)[:, a:b])
         assert found[f"phi_{kept}_r2"] > 0.98

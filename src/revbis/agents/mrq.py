@@ -584,6 +584,20 @@ class MRQ(BaseAgent):
             zs = self._full(self.networks.phi(observations.to(self.device)))
         return zs if self.metric is None else self.metric.scale(zs)
 
+    @torch.no_grad()
+    def embeddings(self, observations: Tensor) -> dict[str, Tensor]:
+        """Two of each observation: phi, as `embed`, and psi, the zsa of the policy's action.
+
+        The values read zsa, and the policy zs.
+        """
+        check_observations(observations, self.observation_shape)
+        with self._precision():
+            zs = self.networks.phi(observations.to(self.device))
+            logits = self._full(self.networks.policy(zs))
+            action = one_hot(logits) if self.discrete else torch.tanh(logits)
+            zsa = self._full(self.networks.psi(zs, action))
+        return {"phi": self.embed(observations), "psi": zsa}
+
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """Distances of the first objective, [N, D] × [M, D] → [N, M]; else Euclidean ones.
 

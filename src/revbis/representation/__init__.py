@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Embeddings: φ, and what the critic reads.
-EMBEDDINGS = {"phi": "φ", "trunk": "critic's trunk"}
+# Embeddings: φ; what the critic reads; and the task's true state, which tells how much of what is
+# irrelevant can be read from what is not.
+EMBEDDINGS = {
+    "phi": "φ",
+    "psi": "ψ, policy's action",
+    "trunk": "critic's trunk",
+    "task": "true state",
+}
 
 # Measures, in the order of tables, with their headings.
 MEASURES = {

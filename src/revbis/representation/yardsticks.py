@@ -136,6 +136,9 @@ class Pool:
         """
         seen = self._seen(embed)
         values: dict[str, float] = {}
+        for factor, numbers in self._factors.items():
+            told = state_probe(self._states, numbers, self._episode)
+            values |= {} if told is None else {f"task_{factor}_r2": told}
         factors = self._denoising(embed, seen) if self._disturbed else {}
         for name, z in seen.items():
             i, j = np.triu_indices(len(self._valued), 1)
