@@ -186,6 +186,7 @@ _MRQ_PAPER: Values = {
 
 # Smaller where that costs little, for runs of some 20,000 steps; see docs/mrq.md.
 _MRQ_CPU: Values = _MRQ_PAPER | {
+    "frames": (80_000, OURS),
     "action_repeat": (4, OURS),
     "replay_capacity": (100_000, OURS),
     "shift": (2, OURS),  # relative to 48 pixels as much as 4 of 84
