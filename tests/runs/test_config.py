@@ -10,9 +10,9 @@ import torch
 from msgspec import Meta
 
 from revbis.agents import DrQV2Settings, TacoSettings, make_agent
-from revbis.agents.presets import MRQ, NOTES, TACO, TDMPC
+from revbis.agents.presets import COPIES, DRQV2, MRQ, NOTES, SHEEPRL, TACO, TDMPC
 from revbis.cli.train import parse
-from revbis.envs import EnvironmentSettings, make_env
+from revbis.envs import EnvironmentSettings, make_env, task_names
 from revbis.objectives import make_objective
 from revbis.replay import Replay
 from revbis.replay.storage import Layout
@@ -39,9 +39,9 @@ def as_json(value: object) -> object:
     ("method", "observation", "more"),
     [
         ("drqv2", "pixels", ()),
-        ("taco", "pixels", (TACO,)),
-        ("tdmpc", "pixels", (TDMPC, NOTES)),
-        ("tdmpc", "state", (TDMPC, NOTES)),
+        ("taco", "pixels", (TACO, DRQV2)),
+        ("tdmpc", "pixels", (TDMPC, COPIES, NOTES)),
+        ("tdmpc", "state", (TDMPC, COPIES, NOTES)),
         ("mrq", "pixels", (MRQ,)),
         ("mrq", "state", (MRQ,)),
     ],
@@ -78,10 +78,99 @@ def test_the_paper_preset_of_taco_has_its_codes_values() -> None:
     agent = preset_config("paper", "dmc:cheetah_run", "taco").agent
     assert agent == TacoSettings(noise_steps=500_000)  # the defaults are its code's too
     flags = {key for key in paper if hasattr(agent, key)}
-    assert {paper[key].source for key in flags} == {TACO}
+    assert {paper[key].source for key in flags - {"noise_steps"}} == {TACO}
+    assert paper["noise_steps"].source == DRQV2  # which tasks are medium is from its files
     assert (cpu["action_steps"], cpu["batch_size"].source) == ((3, TACO), OURS)
     drqv2 = preset_settings("cpu", "dmc:cheetah_run")
     assert all(cpu[key] == drqv2[key] for key in drqv2.keys() & cpu.keys())
+
+
+@pytest.mark.parametrize("method", ["drqv2", "simsr-rev", "taco", "tdmpc", "mrq", "dreamerv3"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_loads_for_every_task(name: str, method: str) -> None:
+    sources = {PAPER, CODE, OURS, DRQV2, TACO, TDMPC, COPIES, NOTES, MRQ, SHEEPRL}
+    for task in (*task_names("dmc"), *task_names("metaworld")):
+        assert preset_config(name, task, method).task == task
+        assert {each.source for each in preset_settings(name, task, method).values()} <= sources
+
+
+# Written by hand from the public files: easy, medium and hard, and what single tasks add to them.
+EASY, MEDIUM, HARD = 100_000, 500_000, 2_000_000
+NOISE_OF_TACO = {
+    "ball_in_cup_catch": EASY,
+    "cartpole_balance": EASY,
+    "cartpole_balance_sparse": EASY,
+    "cartpole_swingup": EASY,
+    "finger_spin": EASY,
+    "hopper_stand": EASY,
+    "pendulum_swingup": EASY,
+    "walker_stand": EASY,
+    "walker_walk": EASY,
+    "acrobot_swingup": MEDIUM,
+    "acrobot_swingup_sparse": MEDIUM,
+    "cartpole_swingup_sparse": MEDIUM,
+    "cheetah_run": MEDIUM,
+    "finger_turn_easy": MEDIUM,
+    "finger_turn_hard": MEDIUM,
+    "hopper_hop": MEDIUM,
+    "quadruped_run": MEDIUM,
+    "quadruped_walk": MEDIUM,
+    "reach_duplo": MEDIUM,
+    "reacher_easy": MEDIUM,
+    "reacher_hard": MEDIUM,
+    "walker_run": MEDIUM,
+    "humanoid_run": HARD,
+    "humanoid_stand": HARD,
+    "humanoid_walk": HARD,
+    "manipulator_bring_ball": HARD,
+}
+
+
+def test_the_noise_of_taco_depends_on_the_task() -> None:
+    for task, steps in NOISE_OF_TACO.items():
+        setting = preset_settings("paper", f"dmc:{task}", "taco")["noise_steps"]
+        read = task in ("acrobot_swingup_sparse", "manipulator_bring_ball")
+        assert setting == (steps, TACO if read else DRQV2)
+    assert preset_settings("paper", "dmc:dog_run", "taco")["noise_steps"] == (MEDIUM, OURS)
+    assert preset_config("paper", "metaworld:hammer", "taco").agent.noise_steps == 3_000_000
+    cpu = {preset_config("cpu", f"dmc:{task}", "taco").agent.noise_steps for task in NOISE_OF_TACO}
+    assert cpu == {5000}
+
+
+@pytest.mark.parametrize("task", ["walker_run", "walker_stand", "walker_walk"])
+def test_taco_has_one_step_returns_on_walker(task: str) -> None:
+    settings = preset_settings("paper", f"dmc:{task}", "taco")
+    assert settings["n_step"] == (1, DRQV2)
+    assert settings["batch_size"] == (1024, TACO)  # its agent's, not the 512 of the task
+    assert settings["action_steps"] == (3, TACO)
+    assert preset_config("cpu", f"dmc:{task}", "taco").n_step == 3
+    assert preset_config("paper", "dmc:cheetah_run", "taco").n_step == 3
+
+
+def test_taco_has_a_small_buffer_on_quadruped_run() -> None:
+    settings = preset_settings("paper", "dmc:quadruped_run", "taco")
+    assert settings["replay_capacity"] == (100_000, DRQV2)
+    assert preset_config("paper", "dmc:quadruped_walk", "taco").replay_capacity == 1_000_000
+
+
+@pytest.mark.parametrize("task", ["humanoid_run", "humanoid_stand", "humanoid_walk"])
+def test_humanoid_has_a_rate_and_a_width_of_its_own(task: str) -> None:
+    for method, latent in (("drqv2", 50), ("simsr-rev", 50), ("mico-rev-full", 50), ("taco", 100)):
+        settings = preset_settings("paper", f"dmc:{task}", method)
+        assert settings["learning_rate"] == (8e-5, DRQV2)
+        assert settings["feature_dim"] == (100, DRQV2)
+        assert settings["objective_learning_rate"].value == 1e-4
+        assert settings["latent_dim"].value == latent
+        assert preset_config("cpu", f"dmc:{task}", method).agent.feature_dim == 50
+    assert preset_config("paper", "dmc:humanoid_CMU_run").agent.feature_dim == 50
+
+
+def test_an_objective_shares_every_size_of_its_baseline() -> None:
+    for task in (*task_names("dmc"), *task_names("metaworld")):
+        plain = preset_settings("paper", task, "drqv2")
+        assert preset_settings("paper", task, "simsr-rev") == plain
+        table = (plain["batch_size"], plain["n_step"], plain["replay_capacity"])
+        assert table == ((1024, PAPER), (3, PAPER), (1_000_000, PAPER))
 
 
 def test_the_cpu_preset_is_smaller_in_every_dimension() -> None:

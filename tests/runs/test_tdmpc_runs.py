@@ -120,7 +120,7 @@ def test_presets_differ_by_task_and_observation():
     pixels, state = made("paper", "dmc:cheetah_run"), made("paper", "dmc:cheetah_run", "state")
     assert (pixels.agent.batch_size, pixels.agent.learning_rate) == (256, 3e-4)
     assert (state.agent.batch_size, state.agent.learning_rate) == (512, 1e-3)
-    assert (pixels.agent.iterations, state.agent.iterations) == (8, 6)
+    assert (pixels.agent.iterations, state.agent.iterations) == (6, 6)
     small = made("cpu", "dmc:cheetah_run", "state")
     assert small.frames == 24_000 and small.agent.samples < state.agent.samples
     assert made("cpu", "gym:CarRacing-v3").quality == "full"

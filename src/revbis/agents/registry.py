@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from revbis.agents.presets import dreamerv3_presets, mrq_presets, taco_presets, tdmpc_presets
+from revbis.agents.presets import (
+    dreamerv3_presets,
+    drqv2_presets,
+    mrq_presets,
+    taco_presets,
+    tdmpc_presets,
+)
 from revbis.agents.settings import (
     OF_OBJECTIVE,
     DreamerV3Settings,
@@ -132,7 +138,8 @@ def _shipped(
 
 
 _OBJECTIVES: dict[str, Any] = {"objectives": True, "of_objective": OF_OBJECTIVE}
-_DRQV2 = _shipped("DrQV2", DrQV2Settings, "DrQ-v2, without an objective", **_OBJECTIVES)
+_PLAIN = "DrQ-v2, without an objective"
+_DRQV2 = _shipped("DrQV2", DrQV2Settings, _PLAIN, presets=drqv2_presets, **_OBJECTIVES)
 _TACO = "TACO: DrQ-v2 with action tokens and contrastive losses"
 _TDMPC = "TD-MPC: planning in a learned latent space"
 _MRQ = "MR.Q: values and policy read a model's embedding"

@@ -444,7 +444,7 @@ class TDMPCSettings(AgentSettings):
     """Exponent of the value errors by which sequences are drawn; 0 draws all alike."""
     importance_exponent: AboveOrZero = 0.4
     """Exponent of the weights that correct for it; 0 corrects nothing."""
-    iterations: UpTo4096 = 8
+    iterations: UpTo4096 = 6
     """Iterations of the planner."""
     samples: Size = 512
     """Action sequences that the planner draws in each iteration."""
