@@ -1,5 +1,5 @@
 # Each target installs what it requires: on a fresh machine with Python and git, any of them may be the first.
-#   make demo    train simsr-rev-full on cartpole_swingup from pixels, about four minutes; writes a page to demo/page
+#   make demo    train mrq to swing up a pole, about four minutes; writes a page to demo/page, with videos before and after
 #   make test    run the tests; PYTEST_ARGS="-n 0 -k replay" selects some and runs them in one process
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
 #   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
@@ -22,8 +22,8 @@ WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 .PHONY: demo test test-random lint format docs docs-links dist check-dist bench clean gl browser
 
 demo: gl $(STAMP)
-	$(BIN)/revbis train --task dmc:cartpole_swingup --method simsr-rev-full --preset cpu --seed 2 --frames 20000 --threads 1 --out demo
-	$(BIN)/revbis report demo/cpu/dmc-cartpole_swingup/simsr-rev-full/seed-2 --out demo/page
+	$(BIN)/revbis train --task dmc:cartpole_swingup --method mrq --observation state --preset cpu --frames 50000 --threads 1 --out demo
+	$(BIN)/revbis report demo/cpu/dmc-cartpole_swingup/mrq/seed-1 --out demo/page
 
 test: gl browser $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)

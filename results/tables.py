@@ -28,6 +28,7 @@ from revbis.analysis.stats import (
     published_return,
 )
 from revbis.analysis.tables import PUBLISHED, share_text
+from revbis.representation.measures import rank_correlation
 
 RESULTS = Path(__file__).parent
 Seeds = Mapping[int, float]
@@ -470,6 +471,103 @@ def kept(scenario: str) -> Lines:
     yield from table(["method", *head, "selectivity", "ρ with U", "seeds"], rows)
 
 
+Claim = tuple[str, str, Callable[[str], dict[int, float]], str, float]
+
+
+def kept_by_seed(scenario: str, method: str, part: str) -> dict[int, float]:
+    """Of each seed: R² of a factor, or the mean of the relevant ones, the irrelevant, or both."""
+    found = {}
+    for row in csv.DictReader((RESULTS / "factors" / "exactness.csv").read_text().splitlines()):
+        if (row["scenario"], row["method"]) == (scenario, method):
+            read = {factor: float(row[f"{factor}_r2"]) for factor in FACTORS}
+            relevant, irrelevant = (mean(list(read.values())[k : k + 2]) for k in (0, 2))
+            parts = {"relevant": relevant, "irrelevant": irrelevant}
+            parts["selectivity"] = relevant - irrelevant
+            found[int(row["seed"])] = (read | parts)[part]
+    return found
+
+
+def claims() -> Iterator[Claim]:
+    """What is predicted of four factors: number, quantity, its values, and what it should be."""
+
+    def of(method: str, part: str) -> Callable[[str], dict[int, float]]:
+        return lambda scenario: kept_by_seed(scenario, method, part)
+
+    def gap(one: tuple[str, str], two: tuple[str, str]) -> Callable[[str], dict[int, float]]:
+        def values(scenario: str) -> dict[int, float]:
+            more, less = (kept_by_seed(scenario, *side) for side in (one, two))
+            return {seed: more[seed] - less[seed] for seed in more.keys() & less.keys()}
+
+        return values
+
+    fitted = ("energy", "energy-rev-full", "energy-rev-full-no-c")
+    for name in (*fitted, "mico-rev-full", "mico-rev-full-no-c"):
+        yield "1", f"`{name}`: irrelevant", of(name, "irrelevant"), "<", 0.25
+        yield "1", f"`{name}`: relevant", of(name, "relevant"), ">", 0.4
+    yield "2", "`zp`: selectivity", of("zp", "selectivity"), ">", -0.15
+    yield "2", "`zp`: selectivity", of("zp", "selectivity"), "<", 0.15
+    one, two = ("deepmdp", "selectivity"), ("zp", "selectivity")
+    yield "3", "selectivity, `deepmdp` − `zp`", gap(one, two), ">", 0.1
+    one, two = ("simsr-rev-full", "irrelevant"), ("energy-rev-full", "irrelevant")
+    yield "4", "irrelevant, `simsr-rev-full` − `energy-rev-full`", gap(one, two), ">", 0.2
+    yield "5", "`simsr-rev`: selectivity", of("simsr-rev", "selectivity"), ">", 0.2
+    yield "5", "`mico-rev`: selectivity", of("mico-rev", "selectivity"), "<", 0.1
+    one, two = ("dbc", "exogenous_irrelevant"), ("dbc", "controllable_irrelevant")
+    yield "6", "`dbc`: exogenous − controllable, irrelevant", gap(one, two), ">", 0.2
+    yield "14", "`laws`: irrelevant", of("laws", "irrelevant"), "<", 0.25
+    yield "14", "`laws`: relevant", of("laws", "relevant"), ">", 0.4
+    one, two = ("laws-zp", "irrelevant"), ("laws", "irrelevant")
+    yield "15", "irrelevant, `laws-zp` − `laws`", gap(one, two), ">", 0.2
+    one, two = ("means", "selectivity"), ("laws", "selectivity")
+    yield "16", "selectivity, `means` − `laws`", gap(one, two), ">", -0.15
+    yield "16", "selectivity, `means` − `laws`", gap(one, two), "<", 0.15
+
+
+def predictions() -> Lines:
+    """Every prediction with what came, and whether an interval contradicts it."""
+    rows = []
+    for number, quantity, values, sign, bound in claims():
+        texts, verdicts = [], []
+        for scenario in ("factors", "factors-mixed"):
+            seeds = values(scenario)
+            found = paired({"": seeds}, {"": dict.fromkeys(seeds, 0.0)})
+            texts.append(interval(found, 2))
+            low, high = (found.low, found.high) if sign == ">" else (-found.high, -found.low)
+            least = bound if sign == ">" else -bound
+            verdicts.append("refuted" if high < least else "held" if low > least else "open")
+        verdict = next(each for each in ("refuted", "open", "held") if each in verdicts)
+        rows.append([number, quantity, f"{sign} {short(bound, 2)}", *texts, verdict])
+    both = {}
+    for scenario in ("factors", "factors-mixed"):
+        exact = compare_exactness(scenario)
+        both[scenario] = {name: selective for name, (selective, _) in exact.items()}
+        rho = rank_correlation(*map(np.array, zip(*exact.values(), strict=True)))
+        rows.append(_single("7", f"ρ of selectivity with exactness, `{scenario}`", rho, 0.6))
+    names = both["factors"].keys() & both["factors-mixed"].keys()
+    pairs = [(both["factors"][name], both["factors-mixed"][name]) for name in names]
+    rho = rank_correlation(*map(np.array, zip(*pairs, strict=True)))
+    rows.append(_single("8", "ρ of selectivity in `factors` and `factors-mixed`", rho, 0.8))
+    head = ["prediction", "quantity", "predicted", "`factors`", "`factors-mixed`", "verdict"]
+    yield from table(head, sorted(rows, key=lambda row: int(row[0])))
+
+
+def _single(number: str, quantity: str, value: float, bound: float) -> list[str]:
+    verdict = "held" if value > bound else "refuted"
+    return [number, quantity, f"> {short(bound, 2)}", short(value, 2), "", verdict]
+
+
+def compare_exactness(scenario: str) -> dict[str, tuple[float, float]]:
+    """Mean selectivity and mean ρ of φ with U of every method."""
+    rho: dict[str, list[float]] = {}
+    for row in csv.DictReader((RESULTS / "factors" / "exactness.csv").read_text().splitlines()):
+        if row["scenario"] == scenario:
+            rho.setdefault(row["method"], []).append(float(row["phi_spearman"]))
+    return {
+        method: (mean(kept_by_seed(scenario, method, "selectivity").values()), mean(values))
+        for method, values in rho.items()
+    }
+
+
 def errors() -> Lines:
     """Errors of φ's distances, of methods that order states well in one scenario at least."""
     found = exact("exactness.csv")
@@ -632,6 +730,52 @@ def tenfold() -> Lines:
     yield from steps(rows, usual | scores)
 
 
+PUBLIC = {  # MR.Q's public records: mean return at 25,000 and 50,000 agent steps
+    "cartpole_swingup": ("795", "853"),
+    "walker_walk": ("532", "891"),
+    "cheetah_run": ("212", "648"),
+    "reacher_hard": ("483", "806"),
+}
+
+
+def trained_agents() -> Lines:
+    """The last evaluation of every run of MR.Q from state vectors."""
+    rows = []
+    for task, public in PUBLIC.items():
+        last: dict[int, dict[str, str]] = {}
+        for _, row in compare.rows(RESULTS / "mrq" / "vectors", "evaluations.csv"):
+            if row["task"] == f"dmc:{task}":
+                last[int(row["seed"])] = row
+        steps = {f"{int(row['agent_steps']):,}" for row in last.values()}
+        found = {seed: float(row["mean_return"]) for seed, row in last.items()}
+        texts = ", ".join(short(found[seed]) for seed in sorted(found))
+        share_of = share(found, task)
+        rows.append([task, " and ".join(sorted(steps)), texts, spread(found), share_of, *public])
+    head = ["task", "agent steps", "returns of seeds 1 to 3", "mean ± deviation", PUBLISHED]
+    yield from table([*head, "public code at 25,000 steps", "at 50,000"], rows)
+
+
+TRUE = {"phi": "φ", "psi": "ψ"}
+
+
+def true_metric() -> Lines:
+    """ρ with U and with value gaps, and state R², of trained agents: means over seeds."""
+    rows = []
+    lines = [row for _, row in compare.rows(RESULTS / "mrq" / "vectors", "yardsticks.csv")]
+    for task in PUBLIC:
+        runs = [line for line in lines if line["task"] == f"dmc:{task}"]
+        for name, shown in TRUE.items():
+            values = {
+                measure: [float(run[f"{name}_{measure}"]) for run in runs]
+                for measure in ("true", "value", "state_r2")
+            }
+            each = ", ".join(short(value, 2) for value in values["true"])
+            means = [short(mean(found), 2) for found in values.values()]
+            rows.append([task, shown, means[0], each, *means[1:]])
+    head = ["task", "embedding", "ρ with U", "of each seed", "ρ with ΔV", "state R²"]
+    yield from table(head, rows)
+
+
 TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "noisy-state": {
         **{task: partial(returns, "noisy-state", task, ("drqv2", "zp")) for task in TASKS},
@@ -648,7 +792,11 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "horizons": horizons,
         "long": long,
     },
-    "factors": {name: partial(kept, name) for name in ("factors", "factors-mixed")},
+    "factors": {
+        **{name: partial(kept, name) for name in ("factors", "factors-mixed")},
+        "predictions": predictions,
+    },
+    "mrq": {"returns": trained_agents, "true-metric": true_metric},
     "noisy-ablation": {"differences": ablation},
     "noisy-options": {
         **{task: partial(with_a_step, task) for task in TASKS[:2]},
