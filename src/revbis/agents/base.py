@@ -53,7 +53,10 @@ class Agent(Protocol):
         """Embeddings of a batch of observations, [B, D]."""
 
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
-        """Distances between embeddings, [N, D] × [M, D] → [N, M]."""
+        """Distances between embeddings, [N, D] × [M, D] → [N, M], on x's device.
+
+        That is the agent's, or the CPU.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that training changes: tensors, numbers and names only."""

@@ -834,7 +834,10 @@ class DrQV2(ActorCritic):
     def distance(self, x: Tensor, y: Tensor) -> Tensor:
         """The objective's distance, [N, D] × [M, D] → [N, M]; without objective, SimSR's."""
         objective = self.parts.objective
-        return super().distance(x, y) if objective is None else objective.distance(x, y).detach()
+        if objective is None:
+            return super().distance(x, y)
+        # Some objectives read distances by a head; embeddings may be on the CPU meanwhile.
+        return objective.distance(x.to(self.device), y.to(self.device)).detach().to(x.device)
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:
         """One update on a batch from the replay buffer; see `learn`."""

@@ -603,8 +603,10 @@ class MRQ(BaseAgent):
 
         In these the model is learned.
         """
-        distances = torch.cdist(x, y) if self.metric is None else self.metric.distance(x, y)
-        return distances.detach()
+        if self.metric is None:
+            return torch.cdist(x, y).detach()
+        # Some objectives read distances by a head; embeddings may be on the CPU meanwhile.
+        return self.metric.distance(x.to(self.device), y.to(self.device)).detach().to(x.device)
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:  # noqa: ARG002
         """A step of values and policy, on transitions drawn by their priorities, which it renews.

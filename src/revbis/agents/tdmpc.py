@@ -452,7 +452,7 @@ class TDMPC(BaseAgent):
         check_tensor("probability", probability, (size,))
         sequences = moved(sequences, self.device)
         self._step, self._discount = step, discount
-        probability = probability.to(self.device, torch.float32)
+        probability = probability.to(self.device, torch.float32, non_blocking=True)
         weight = importance_weights(probability, s.importance_exponent)
         target = self._targets(sequences)
         latents, metrics, priority = self._model_step(sequences, target, weight)
