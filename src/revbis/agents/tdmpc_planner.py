@@ -99,7 +99,6 @@ class Paths(NamedTuple):
         return Paths(actions, *(torch.cat(pair) for pair in pairs))
 
 
-@torch.no_grad()
 def plan(
     model: Predictor, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
 ) -> PlannedActions:
@@ -112,6 +111,14 @@ def plan(
         search: How to search.
         generator: Draws all random numbers, on z's device.
     """
+    with torch.inference_mode():  # PyTorch then does less for each of the many small operators
+        planned = _searched(model, z, mean, search, generator)
+    return PlannedActions(*(each.clone() for each in planned))
+
+
+def _searched(
+    model: Predictor, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
+) -> PlannedActions:
     (horizon, size), s = mean.shape, search
     # All noise in one call: many small ones take longer than the numbers themselves.
     noise = torch.randn(
@@ -285,8 +292,10 @@ class _PackedNetwork:
     def first_of_one(self, z: Tensor, action: Tensor) -> Tensor:
         """The first layer of one z, [1, D], with many actions, [N, A]."""
         weight, bias = self._first
-        of_z, of_action = weight.split([z.shape[1], action.shape[1]], dim=1)
-        return functional.linear(action, of_action, torch.addmv(bias, of_z, z[0]))
+        size = z.shape[1]
+        return functional.linear(
+            action, weight[:, size:], torch.addmv(bias, weight[:, :size], z[0])
+        )
 
     def outputs(self, first: Tensor) -> Tensor:
         """What follows the first layer, [N, hidden] → [N, outputs]; overwrites it."""
