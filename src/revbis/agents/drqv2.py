@@ -397,12 +397,12 @@ def noisy_action(
         generator: Draws the noise, on the mean's device.
         clip: Largest absolute value of the noise; None for no limit.
     """
-    noise = torch.randn(mean.shape, generator=generator, device=mean.device) * deviation
+    noise = torch.randn(mean.shape, generator=generator, device=mean.device).mul_(deviation)
     if clip is not None:
-        noise = noise.clamp(-clip, clip)
+        noise.clamp_(-clip, clip)
     action = mean + noise
     inside = action.detach().clamp(_EDGE - 1, 1 - _EDGE)
-    return inside + (action - action.detach())
+    return inside + (action - action.detach()) if action.requires_grad else inside
 
 
 def linear_schedule(start: float, end: float, steps: int, step: int) -> float:

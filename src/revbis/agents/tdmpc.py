@@ -30,7 +30,7 @@ from revbis.agents.common import (
 )
 from revbis.agents.drqv2 import linear_schedule, noisy_action
 from revbis.agents.settings import KERNELS, TDMPCSettings, feature_side
-from revbis.agents.tdmpc_planner import NOISE_CLIP, Search, following_mean, plan
+from revbis.agents.tdmpc_planner import NOISE_CLIP, PackedModel, Search, following_mean, plan
 from revbis.io import schema
 from revbis.replay import PrioritisedReplay
 
@@ -251,11 +251,6 @@ class Model(nn.Module):
         self.values = TwinQ(both, s.hidden)
         self.actor = MLP(s.latent_dim, s.hidden, action_size)
 
-    def next(self, z: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """The next latent state, [B, latent_dim], and the reward, [B]."""
-        x = torch.cat([z, action], dim=1)
-        return self.dynamics(x), self.reward(x).squeeze(1)
-
     def policy(self, z: Tensor) -> Tensor:
         """The policy's mean action, [B, A]."""
         return torch.tanh(self.actor(z))
@@ -386,7 +381,8 @@ class TDMPC(BaseAgent):
             return np.asarray(2 * uniform.cpu().numpy() - 1, dtype=np.float32)
         z = self.model.encoder(torch.tensor(observation, device=self.device)[None])
         start = self._plans[explore][: self.horizon(step)]
-        planned = plan(self.model, z, start, self._search(step), generator)
+        model = PackedModel(self.model, self.settings.samples, len(start))
+        planned = plan(model, z, start, self.search(step), generator)
         self._plans[explore] = following_mean(planned.mean, self.settings.horizon)
         action = planned.actions[0]
         if explore:
@@ -541,7 +537,8 @@ class TDMPC(BaseAgent):
     def _no_plan(self) -> Tensor:
         return torch.zeros((self.settings.horizon, self.action_size), device=self.device)
 
-    def _search(self, step: int) -> Search:
+    def search(self, step: int) -> Search:
+        """How plans are searched for at an agent step."""
         s = self.settings
         return Search(
             iterations=s.iterations,
