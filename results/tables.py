@@ -471,6 +471,7 @@ def kept(scenario: str) -> Lines:
     yield from table(["method", *head, "selectivity", "ρ with U", "seeds"], rows)
 
 
+LATER = ("laws", "laws-zp", "means", "means-pairs")
 Claim = tuple[str, str, Callable[[str], dict[int, float]], str, float]
 
 
@@ -557,15 +558,36 @@ def _single(number: str, quantity: str, value: float, bound: float) -> list[str]
 
 
 def compare_exactness(scenario: str) -> dict[str, tuple[float, float]]:
-    """Mean selectivity and mean ρ of φ with U of every method."""
+    """Mean selectivity and mean ρ of φ with U of every method that was there when predicted."""
     rho: dict[str, list[float]] = {}
     for row in csv.DictReader((RESULTS / "factors" / "exactness.csv").read_text().splitlines()):
-        if row["scenario"] == scenario:
+        if row["scenario"] == scenario and row["method"] not in LATER:
             rho.setdefault(row["method"], []).append(float(row["phi_spearman"]))
     return {
         method: (mean(kept_by_seed(scenario, method, "selectivity").values()), mean(values))
         for method, values in rho.items()
     }
+
+
+def kept_offline(task: str) -> Lines:
+    """What φ keeps on a task with predictable numbers beside its state, and its ρ with U."""
+    lines = (RESULTS / "factors" / f"offline-{task}.csv").read_text().splitlines()
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader(lines):
+        found.setdefault(row["method"], []).append(row)
+    everything = [row for rows in found.values() for row in rows]
+    parts = ("state_r2", "gate_r2", "shadow_r2", "instance_r2", "true")
+
+    def means(rows: list[dict[str, str]], name: str) -> list[str]:
+        return [short(mean(float(row[name.format(part)]) for row in rows), 2) for part in parts]
+
+    order = sorted(found, key=lambda name: -mean(float(row["phi_true"]) for row in found[name]))
+    cells = [[f"`{name}`", *means(found[name], "phi_{}"), str(len(found[name]))] for name in order]
+    cells.append(["before training", *means(everything, "phi_{}_untrained"), ""])
+    told = [short(float(everything[0][f"task_{part}"]), 2) for part in parts[1:-1]]
+    cells.append(["control: the true state", "1", *told, "", ""])
+    head = ["method", "state (c, r)", "gate (e, r)", "shadow (c, i)", "instance (e, i)", "ρ with U"]
+    yield from table([*head, "seeds"], cells)
 
 
 def errors() -> Lines:
@@ -795,6 +817,7 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "factors": {
         **{name: partial(kept, name) for name in ("factors", "factors-mixed")},
         "predictions": predictions,
+        **{task: partial(kept_offline, task) for task in ("cartpole_swingup", "walker_walk")},
     },
     "mrq": {"returns": trained_agents, "true-metric": true_metric},
     "noisy-ablation": {"differences": ablation},

@@ -453,11 +453,9 @@ def write_report(
         problems: Cells without a result, and why.
     """
     settings = cells[0].settings
-    caption = (
-        f"{intervals_text(results.rows)}; "
-        f"{settings.steps:,} steps, γ = {settings.gamma:g}; pairs of different elements only. "
-        f"Version {BENCHMARK} of the benchmark"
-    )
+    how = f"{settings.steps:,} steps, γ = {settings.gamma:g}"
+    version = f"Version {BENCHMARK} of the benchmark"
+    caption = f"{intervals_text(results.rows)}; {how}; pairs of different elements only. {version}"
     write_csv(results, out / "exactness.csv")
     overview = as_png(draw_overview(results, caption))
     atomic_write(out / "exactness.png", overview)
@@ -471,7 +469,9 @@ def write_report(
         if method in drawn and scenario in results.scenarios[:_MOST_ROWS]
     }
     pictures, kept = [overview], None
-    if (figure := draw_kept(results, _KEPT_CAPTION + caption)) is not None:
+    if (
+        figure := draw_kept(results, f"{_KEPT_CAPTION}Mean over seeds; {how}. {version}")
+    ) is not None:
         kept = as_png(figure)
         atomic_write(out / "factors.png", kept)
     if dots:
