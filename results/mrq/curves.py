@@ -49,7 +49,7 @@ def main() -> None:
         mean = [np.mean([values[step] for values in seeds.values()]) for step in steps]
         label = f"mrq, cpu preset: {len(seeds)} seeds and their mean"
         panel.plot(steps, mean, color="#4269d0", lw=2.2, label=label)
-        public = "public code: mean of ten seeds, sizes four times as wide"
+        public = "public code: mean of ten seeds, wider networks"
         panel.plot((25, 50), PUBLIC[task], "o", color="#ff725c", ms=6, label=public)
         panel.set(title=task, xlabel="thousand agent steps", xlim=(0, 52), ylim=(0, 1000))
         panel.grid(alpha=0.25)
