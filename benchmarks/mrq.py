@@ -53,7 +53,7 @@ def replays(n_step: int, discount: float) -> tuple[TransitionReplay, PlainReplay
     """Both replay buffers, with the same steps in them."""
     obs, action, reward = steps_taken()
     sizes = {"n_step": n_step, "discount": discount, "stack": 1, "shift": 0, "seed": 1}
-    ours = TransitionReplay(CAPACITY, (FEATURES,), ACTIONS, **sizes)  # type: ignore[arg-type]
+    ours = TransitionReplay(CAPACITY, (FEATURES,), ACTIONS, expected=STORED, **sizes)  # type: ignore[arg-type]
     ours.begin(obs[0].numpy())
     for taken, earned, seen in zip(action, reward, obs[1:], strict=True):
         ours.add(taken.numpy(), float(earned), 1.0, seen.numpy(), last=False)

@@ -99,6 +99,7 @@ class Paths(NamedTuple):
         return Paths(actions, *(torch.cat(pair) for pair in pairs))
 
 
+@torch.no_grad()
 def plan(
     model: Predictor, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
 ) -> PlannedActions:
@@ -111,14 +112,6 @@ def plan(
         search: How to search.
         generator: Draws all random numbers, on z's device.
     """
-    with torch.inference_mode():  # PyTorch then does less for each of the many small operators
-        planned = _searched(model, z, mean, search, generator)
-    return PlannedActions(*(each.clone() for each in planned))
-
-
-def _searched(
-    model: Predictor, z: Tensor, mean: Tensor, search: Search, generator: torch.Generator
-) -> PlannedActions:
     (horizon, size), s = mean.shape, search
     # All noise in one call: many small ones take longer than the numbers themselves.
     noise = torch.randn(
