@@ -61,14 +61,13 @@ def test_grids_that_ship_are_whole(name):
     configs = grid.configs(Path("runs"))
     assert all(isinstance(config, Config) for config in configs)
     assert grid.preset == ("paper" if name in PAPERS else "cpu")
-    assert len(grid.seeds) == (
-        10 if name.startswith("noisy-") else 5 if name == "pixels-cpu" else 3
-    )
+    ten = name.startswith("noisy-") or name == "mrq-representations"
+    assert len(grid.seeds) == (10 if ten else 5 if name == "pixels-cpu" else 3)
 
 
 def test_grids_of_the_paper_ship_in_both_scales():
     ours = {name for name in shipped_grids() if name.startswith("noisy-")}
-    ours |= {"cheetah-cpu", "modes-cpu", "mrq-cpu", "pixels-cpu"}
+    ours |= {"cheetah-cpu", "modes-cpu", "mrq-cpu", "mrq-representations", "pixels-cpu"}
     assert set(shipped_grids()) == PAPERS | {f"{name}-cpu" for name in PAPERS} | ours
     assert len(read_grid("table1").tasks) == 9
     for name in ("table1", "table1-cpu"):
