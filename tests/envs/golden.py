@@ -34,7 +34,7 @@ TASKS = [
 ]
 STEPS, PIXELS, PARTS = 10, 84, 4
 # Relative to 1, or to the size of states and rewards. Bricks that settle amplify rounding to 5e-7
-# between versions of MuJoCo that agree otherwise; those that do not differ by 1e-3 and more.
+# between versions of MuJoCo that agree otherwise; those that do not differ by 6e-4 and more.
 TOLERANCE = 1e-5
 GREY = 2.0  # of 255, between the means of the same part of two pictures
 
