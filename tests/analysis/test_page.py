@@ -169,6 +169,18 @@ def test_mixed_processors_are_named_at_the_top_and_among_the_versions(tmp_path: 
     assert ", ".join(values) in page.text[page.text.rindex("Versions") :]
 
 
+def test_mixed_simulators_are_named_at_the_top_and_among_the_versions(tmp_path: Path) -> None:
+    for seed, mujoco in enumerate(("3.3.0", "3.17.0"), 1):
+        folder = fake_run(tmp_path, seed=seed)
+        about = json.loads((folder / "run.json").read_text())
+        about["versions"]["mujoco"] = mujoco
+        (folder / "run.json").write_text(json.dumps(about))
+    page = page_of(tmp_path, out=tmp_path / "page")
+    line = "made with 2 versions of mujoco: 3.3.0 (1 of 2) and 3.17.0 (1 of 2); their physics and"
+    assert page.text.index(line) < page.text.index("Scores are returns")
+    assert "3.3.0 (1 of 2), 3.17.0 (1 of 2)" in page.text[page.text.rindex("Versions") :]
+
+
 def test_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
     fake_run(tmp_path)
     page = page_of(tmp_path, out=tmp_path / "page")

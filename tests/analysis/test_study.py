@@ -262,6 +262,71 @@ def test_mixed_machines_are_one_problem_and_a_note(
     assert about_machines == [f"{note}." for note in notes]
 
 
+OLD = {"mujoco": "3.3.0", "dm_control": "1.0.28", "gymnasium": "1.4.0"}
+NEW = OLD | {"mujoco": "3.17.0", "dm_control": "1.0.50"}
+MUJOCO = "with 2 versions of mujoco: 3.3.0 (2 of 3) and 3.17.0 (1 of 3)"
+DM_CONTROL = "with 2 versions of dm_control: 1.0.28 (2 of 3) and 1.0.50 (1 of 3)"
+MAY_DIFFER = "their physics and images may differ"
+SEEDS = "seeds do not reproduce across them"
+
+
+@pytest.mark.parametrize(
+    ("task", "versions", "lines"),
+    [
+        ("dmc:cheetah_run", (OLD, OLD, OLD), []),
+        (
+            "dmc:cheetah_run",
+            (OLD, OLD, NEW),
+            [f"the runs were made {MUJOCO}; {DM_CONTROL}; {MAY_DIFFER}"],
+        ),
+        (
+            "dmc:cheetah_run",
+            (OLD, {}, OLD | {"mujoco": "3.17.0"}),
+            [
+                "the runs were made with 2 versions of mujoco: 3.3.0 (1 of 2) and 3.17.0 (1 of 2); "
+                + MAY_DIFFER
+            ],
+        ),
+        (
+            "dmc:cheetah_run",  # to which Gymnasium is an interface
+            (OLD, OLD, OLD | {"gymnasium": "1.5.0"}),
+            [
+                "the runs were made with 2 versions of gymnasium: 1.4.0 (2 of 3) and 1.5.0 "
+                f"(1 of 3); {SEEDS}"
+            ],
+        ),
+        (
+            "gym:Pendulum-v1",
+            (OLD, OLD, OLD | {"gymnasium": "1.5.0"}),
+            [
+                "the runs were made with 2 versions of gymnasium: 1.4.0 (2 of 3) and 1.5.0 "
+                f"(1 of 3); {MAY_DIFFER}"
+            ],
+        ),
+        (
+            "dmc:cheetah_run",
+            (OLD, OLD, OLD | {"mujoco": "3.17.0", "torch": "2.14.0"}),
+            [
+                f"the runs were made {MUJOCO}; {MAY_DIFFER}",
+                "the runs were made with 2 versions of torch: 2.13.0 (2 of 3) and 2.14.0 (1 of 3); "
+                + SEEDS,
+            ],
+        ),
+    ],
+)
+def test_mixed_simulators_are_a_problem_and_a_note(
+    tmp_path: Path, task: str, versions: Any, lines: list[str]
+) -> None:
+    for seed, own in enumerate(versions, 1):
+        about = ABOUT | {"versions": ABOUT["versions"] | own}
+        write_run(tmp_path, [0.0, 1.0], seed=seed, task=task, about=about)
+    study = read_study([tmp_path])
+    assert [str(each) for each in study.problems] == lines
+    table = tables.score_table(study, kind="final", budget=None, reported=False)
+    notes = [note for note in table.notes if "made" in note]
+    assert notes == [f"{line[0].upper()}{line[1:]}." for line in lines]
+
+
 def test_missing_seeds(tmp_path: Path) -> None:
     for method, task, seeds in (
         ("drqv2", "dmc:cheetah_run", (1, 2)),

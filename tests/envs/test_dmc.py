@@ -1,5 +1,6 @@
 """DeepMind Control: every task by name, and the pixels, rewards and discounts of its own."""
 
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -335,7 +336,7 @@ def test_the_identity_has_versions_quality_and_background(changes: dict, distrac
         "task": "dmc:cartpole_balance",
         "observation": "pixels",
         "action_repeat": 2,
-        "versions": {"dm_control": "1.0.28", "mujoco": "3.3.0"},
+        "versions": {name: version(name) for name in ("dm_control", "mujoco")},
         "pixels": 84,
         "frame_stack": 3,
         "quality": "fast",

@@ -171,6 +171,8 @@ def test_every_record_is_complete(suite: Suite) -> None:
     assert suite.tasks == tuple(sorted(suite.tasks))
     assert suite.tasks or (suite.check and suite.gymnasium_env)
     assert suite.packages[0] == "gymnasium"
+    own = {"dmc": ("mujoco", "dm_control"), "metaworld": ("mujoco", "metaworld")}
+    assert suite.simulators == own.get(suite.name, ("gymnasium",))
     if suite.name:
         check_name = suite.local_name(suite.example)
         assert suite.example == f"{suite.name}:{check_name}"

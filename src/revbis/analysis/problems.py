@@ -46,6 +46,7 @@ class Kind(Enum):
     MIXED_SETTING = "{task}: {setting} is {values}: returns are not comparable"
     MIXED_PRESETS = "{task}: presets {values} are not comparable"
     MIXED_VERSIONS = "versions are mixed: {name} {values}"
+    MIXED_SIMULATORS = "the runs were made {mixed}; their physics and images may differ"
     MIXED_MACHINES = "the runs were made {mixed}; seeds do not reproduce across them"
     SEPARATE = "{label} is kept separate: its settings differ from those of other runs"
     NO_SEEDS = "{task}, {label}: no seed {seeds}"
@@ -55,6 +56,7 @@ class Kind(Enum):
 
 
 LEFT_OUT = frozenset((Kind.BAD_CONFIG, Kind.DUPLICATE))  # a run that is not in the study
+MIXED = frozenset((Kind.MIXED_SIMULATORS, Kind.MIXED_MACHINES))  # what tables name, too
 
 
 @dataclass(frozen=True)

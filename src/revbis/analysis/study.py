@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from revbis.analysis.problems import Kind, OnProblem, StudyProblem
+from revbis.analysis.problems import MIXED, Kind, OnProblem, StudyProblem
 from revbis.analysis.runs import Run, read_failures, read_run, run_folders
+from revbis.envs import suite_of
 from revbis.io import schema
 from revbis.io.files import naming
 from revbis.io.machine import conditions
@@ -107,8 +108,8 @@ class Study:
 
     @property
     def machine_notes(self) -> list[str]:
-        """In a sentence without full stop, how the runs' machines differ; empty if they do not."""
-        found = [str(each) for each in self.problems if each.kind is Kind.MIXED_MACHINES]
+        """In sentences without full stop, how the runs' simulators and machines differ."""
+        found = [str(each) for each in self.problems if each.kind in MIXED]
         return [text[0].upper() + text[1:] for text in found]
 
     def group(self, label: str, task: str) -> RunGroup | None:
@@ -269,8 +270,11 @@ def _comparability(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
     yield from _missing_seeds(groups)
     runs = [run for group in groups for run in group.runs]
     yield from _mixed_versions(runs)
-    if mixed := _mixed_conditions(runs):
-        yield StudyProblem(Kind.MIXED_MACHINES, details={"mixed": mixed})
+    mixed, simulators = _mixed_conditions(runs), _mixed_simulators(runs)
+    if simulators:
+        yield StudyProblem(Kind.MIXED_SIMULATORS, details={"mixed": simulators})
+    if machines := {name: counts for name, counts in mixed.items() if name not in simulators}:
+        yield StudyProblem(Kind.MIXED_MACHINES, details={"mixed": machines})
 
 
 def _missing_seeds(groups: Sequence[RunGroup]) -> Iterator[StudyProblem]:
@@ -299,6 +303,17 @@ def _mixed_conditions(runs: Sequence[Run]) -> dict[str, Counter[str]]:
     if known := seen.get("processor"):
         known[""] = len(runs) - known.total()
     return {name: +counts for name, counts in seen.items() if len(+counts) > 1}
+
+
+def _mixed_simulators(runs: Sequence[Run]) -> dict[str, Counter[str]]:
+    """The packages that determine the runs' tasks, if of several versions: how many have each."""
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for run in runs:
+        versions = run.about.get("versions", {})
+        for name in suite_of(run.config.task).simulators:
+            if name in versions:
+                seen[name][versions[name]] += 1
+    return {name: counts for name, counts in seen.items() if len(counts) > 1}
 
 
 def _mixed_versions(runs: Sequence[Run]) -> Iterator[StudyProblem]:

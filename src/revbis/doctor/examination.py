@@ -316,17 +316,22 @@ def examine_package(name: str, environment: dict[str, str]) -> Finding:
     answer = ask(name, **environment)
     if "error" in answer:
         return Finding(name, "broken", f"{installed}: {answer['error']}", _install(name))
-    return versioned(name, installed)
+    conflict = _conflict(name, installed) if name in _simulators() else None
+    return conflict or versioned(name, installed)
 
 
 def _conflict(name: str, installed: str) -> Finding | None:
     """A warning if another package that its extra names is of a version that does not fit."""
+    plain = canonicalize_name(name)
     try:
-        others = [each for each in requirements_of(EXTRAS[name]) if each.name != name]
+        wanted = requirements_of(EXTRAS[name])
     except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
         return None
-    for other in others:
-        now = version(other.name)
+    for other in (each for each in wanted if canonicalize_name(each.name) != plain):
+        try:
+            now = version(other.name)
+        except PackageNotFoundError:  # a finding of its own
+            continue
         if not accepts(other.specifier, now):
             detail = f"{installed}: needs {other}, but {other.name} {now} is installed"
             return Finding(name, "warning", detail, (f'pip install "{other}"',))
@@ -343,13 +348,17 @@ def versioned(name: str, installed: str, detail: str = "") -> Finding:
 
 
 def tested(name: str) -> SpecifierSet:
-    """The versions of a package that revbis requires; any if it requires none."""
+    """The versions of a package that revbis, or its extra, requires; any if it requires none.
+
+    What other extras require beside it is a conflict of theirs.
+    """
     plain = canonicalize_name(name)
     try:
-        matches = [each for each in requirements() if canonicalize_name(each.name) == plain]
-    except PackageNotFoundError:
-        matches = []
-    return matches[-1].specifier if matches else SpecifierSet()
+        wanted = requirements_of(EXTRAS[name]) if name in EXTRAS else requirements()
+    except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
+        wanted = []
+    matches = (each.specifier for each in wanted if canonicalize_name(each.name) == plain)
+    return next(matches, SpecifierSet())
 
 
 def accepts(versions: SpecifierSet, installed: str) -> bool:

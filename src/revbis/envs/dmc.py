@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from revbis.envs.rendering import Pixels, Quality
 
-# Those of the pinned version; a test compares them with what is installed.
+# Those of 1.0.28 and of 1.0.50; a test compares them with what is installed.
 _TASKS = """
     acrobot_swingup acrobot_swingup_sparse ball_in_cup_catch cartpole_balance
     cartpole_balance_sparse cartpole_swingup cartpole_swingup_sparse cartpole_three_poles
@@ -131,7 +131,7 @@ class DmcSimulation:
             self._env.physics.free()
 
     def _load(self, seed: int) -> Any:
-        # dm_control 1.0.28 on NumPy 2; the requirements keep NumPy below the version without it.
+        # dm_control 1.0.28 on NumPy 2, in quadruped tasks; NumPy 2.4 is without it.
         warnings.filterwarnings("ignore", "`in1d` is deprecated", DeprecationWarning)
         if not self._manipulation:
             from dm_control import suite

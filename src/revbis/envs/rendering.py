@@ -151,7 +151,8 @@ class Renderer:
         self._scene.flags[:] = previous
         ids = rgb[..., 0] + (rgb[..., 1] << 8) + (rgb[..., 2] << 16)
         mj, scene = self._mj, self._scene
-        planes = (mj.mjtGeom.mjGEOM_PLANE, mj.mjtGeom.mjGEOM_HFIELD)
+        # As numbers: those of arrays do not equal members in newer versions of MuJoCo.
+        planes = (int(mj.mjtGeom.mjGEOM_PLANE), int(mj.mjtGeom.mjGEOM_HFIELD))
         behind = np.zeros(scene.ngeom + 1, dtype=bool)  # by id
         behind[0] = True  # nothing was drawn
         for geom in scene.geoms[: scene.ngeom]:

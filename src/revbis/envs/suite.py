@@ -129,6 +129,11 @@ class Suite:
         return tuple(module.partition(".")[0] for module in self.modules)
 
     @property
+    def simulators(self) -> tuple[str, ...]:
+        """The packages that determine its tasks: Gymnasium only where there is no other."""
+        return tuple(name for name in self.packages if name != "gymnasium") or self.packages
+
+    @property
     def subject(self) -> str:
         """One of its tasks, as the subject of a sentence."""
         return f"a {self.name}: task" if self.name else "an environment"

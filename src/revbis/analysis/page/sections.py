@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from revbis.analysis import stats, tables
 from revbis.analysis.differences import difference_table, differences, verdict
-from revbis.analysis.problems import LEFT_OUT, Kind, StudyProblem, short_hashes
+from revbis.analysis.problems import LEFT_OUT, MIXED, Kind, StudyProblem, short_hashes
 from revbis.analysis.scores import group_scores, measure_of
 from revbis.analysis.study import RunGroup, Study
 from revbis.analysis.tables import FIRST
@@ -287,9 +287,9 @@ def failing(study: Study, root: Path) -> list[tuple[str, Failures]]:
 
 
 def messages(study: Study, root: Path, more: Sequence[StudyProblem]) -> list[str]:
-    """Problems of the study, missing runs and mixed machines first; failed runs have a list."""
+    """Problems of the study, missing runs and mixtures first; failed runs have a list."""
     shown = [each for each in (*study.problems, *more) if each.kind is not Kind.FAILED]
-    shown.sort(key=lambda problem: problem.kind not in {*LEFT_OUT, Kind.MIXED_MACHINES})
+    shown.sort(key=lambda problem: problem.kind not in LEFT_OUT | MIXED)
     return [str(problem).replace(f"{root}/", "") for problem in shown]
 
 
