@@ -396,7 +396,7 @@ def test_a_run_on_state_vectors_has_no_picture_of_neighbours(
     folder = fake_run(tmp_path, seed=1, observation="state")
     main(["report", str(folder)])
     printed = capsys.readouterr().err
-    assert "no episode.mp4: " in printed and "neighbours" not in printed
+    assert "no episode.mp4: " in printed and "no neighbours.png" not in printed
 
 
 def test_lists_of_settings_are_as_on_the_command_line(tmp_path: Path) -> None:
