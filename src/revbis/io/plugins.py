@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from packaging.requirements import Requirement
 
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # that revbis supports
 # Markers are parsed with `ast`, which in Python 3.11 can fail in two threads at once.
 _PARSING = Lock()
 
@@ -51,6 +52,31 @@ def requirements_of(extra: str) -> list[Requirement]:
     if not added:
         raise ValueError(f"revbis has no extra {extra!r}")
     return added
+
+
+def unavailable(extra: str) -> dict[str, str]:
+    """What an extra lacks on this Python: packages by name, and the Pythons that have them.
+
+    Empty if revbis is imported without being installed.
+    """
+    lacking = {}
+    try:
+        listed = requirements()
+    except PackageNotFoundError:
+        return {}
+    for requirement in listed:
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": extra}):
+            continue
+        fitting = [
+            version
+            for version in PYTHONS
+            if marker.evaluate({"extra": extra, "python_version": version})
+            and not marker.evaluate({"extra": "", "python_version": version})
+        ]
+        if fitting:
+            lacking[requirement.name.replace("-", "_")] = " or ".join(fitting)
+    return lacking
 
 
 def install_line(extra: str) -> str:
@@ -94,6 +120,13 @@ def is_installed(module: str) -> bool:
 
 def missing_text(module: str, extra: str, subject: str) -> str:
     """What `require` says of a module that is not installed; `extra` is empty if none has it."""
+    for package, pythons in unavailable(extra).items():
+        if not is_installed(package):
+            return (
+                f"{subject} needs {package}, which pip cannot install on Python "
+                f"{sys.version_info[0]}.{sys.version_info[1]} (there is no wheel of it, or of what "
+                f"it needs); use Python {pythons}"
+            )
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
         return f'{text}; run: pip install "{module}"'
