@@ -26,10 +26,10 @@ def fake(path: Path, version: str) -> Path:
 
 
 def test_an_interpreter_that_is_too_new_is_refused(tmp_path: Path) -> None:
-    done = plan(tmp_path, python := fake(tmp_path / "python3.13", "3.13"))
+    done = plan(tmp_path, python := fake(tmp_path / "python3.15", "3.15"))
     assert done.returncode == 2
-    assert f"PYTHON={python} cannot be used: revbis requires Python 3.11 or 3.12" in done.stderr
-    assert "and this is 3.13" in done.stderr
+    assert f"PYTHON={python} cannot be used: revbis requires Python 3.11 to 3.14" in done.stderr
+    assert "and this is 3.15" in done.stderr
 
 
 def test_one_that_does_not_run_is_refused(tmp_path: Path) -> None:
@@ -45,3 +45,11 @@ def test_an_environment_of_another_version_is_not_taken_for_it(tmp_path: Path) -
 
 def test_an_interpreter_that_fits_is_used(tmp_path: Path) -> None:
     assert plan(tmp_path, sys.executable).returncode == 0
+
+
+def test_another_python_has_an_environment_of_its_own(tmp_path: Path) -> None:
+    python = fake(tmp_path / "python3.13", "3.13")
+    words = ["make", "--dry-run", "test-python", f"PYTHON={python}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ".venv-3.13/bin/python -m pytest" in done.stdout

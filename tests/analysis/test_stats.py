@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rliable import metrics
 from scipy import stats as scipy_stats
 
 from revbis.analysis import stats
@@ -316,6 +315,7 @@ def test_paired_samples_where_there_are_too_many_patterns() -> None:
 
 @pytest.mark.parametrize(("runs", "tasks"), [(1, 1), (3, 1), (3, 9), (5, 4), (10, 6)])
 def test_agreement_with_rliable(runs: int, tasks: int) -> None:
+    metrics = pytest.importorskip("rliable.metrics", reason="rliable does not install here")
     generator = np.random.default_rng(runs)
     left, right = generator.normal(0.5, 0.4, (2, runs, tasks)).round(1)  # rounded: ties
     ours, other = ({str(i): m[:, i] for i in range(tasks)} for m in (left, right))

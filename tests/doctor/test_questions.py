@@ -74,7 +74,16 @@ def test_a_blank_picture_is_no_picture(monkeypatch) -> None:
     assert "blank" in examination.ask("draw", MUJOCO_GL="egl")["error"]
 
 
-@pytest.mark.parametrize("name", ["gymnasium", "mujoco", "dm_control", "metaworld", "torch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gymnasium",
+        "torch",
+        pytest.param("mujoco", marks=pytest.mark.env("metaworld", gl=False)),
+        pytest.param("metaworld", marks=pytest.mark.env("metaworld", gl=False)),
+        pytest.param("dm_control", marks=pytest.mark.env("dmc", gl=False)),
+    ],
+)
 def test_really_steps(name: str) -> None:
     answer = examination.ask(name, MUJOCO_GL="disable")
     assert "error" not in answer, answer

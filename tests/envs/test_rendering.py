@@ -349,3 +349,16 @@ def test_leaving_without_closing_is_quiet(backend: str, words: tuple[str, ...]) 
     done = run_python(LEAVE, *words, MUJOCO_GL=backend, PYOPENGL_PLATFORM=None)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert done.stderr == ""
+
+
+def test_triton_is_imported_before_opengl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Mesa's LLVM its own ends the process; where it is not installed, nothing happens."""
+    names: list[str] = []
+
+    def absent(name: str) -> None:
+        names.append(name)
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("revbis.envs.rendering.import_module", absent)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    assert choose_backend() == "egl" and names == ["triton"]

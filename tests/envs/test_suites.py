@@ -19,6 +19,7 @@ from revbis.envs import suite as suite_module
 from revbis.envs.gymnasium import CUSTOM as OWN
 from revbis.envs.suite import Simulation, SimulationStep
 from revbis.envs.suites import forms, packages
+from revbis.io import plugins
 from revbis.io.plugins import install_line
 from revbis.runs.preflight import check
 from revbis.runs.presets import preset_config, preset_settings
@@ -241,6 +242,7 @@ def test_a_simulator_that_is_not_installed_is_told(
     suite: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(suite_module, "is_installed", lambda module: module not in ("mujoco",))
+    monkeypatch.setattr(plugins, "unavailable", lambda extra: {})  # on any Python
     text = missing(suite)
     assert text is not None and text.startswith(f"a {suite}: task needs mujoco")
     assert "pip install" in text
@@ -249,6 +251,31 @@ def test_a_simulator_that_is_not_installed_is_told(
     main(["train", "--list"])
     printed = capsys.readouterr().out
     assert task_names(suite)[0] in printed and text in printed
+
+
+def test_a_simulator_that_this_python_cannot_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its marker leaves 3.11 and 3.12, but for the one that runs the test."""
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lines = [
+        "gymnasium>=1.0; extra == 'dmc'",
+        f"dm-control==1.0; python_version < '3.13' and python_version != '{here}' "
+        "and extra == 'dmc'",
+    ]
+    monkeypatch.setattr(plugins, "requires", lambda name: lines)
+    monkeypatch.setattr(plugins, "is_installed", lambda package: package != "dm_control")
+    pythons = " or ".join(version for version in ("3.11", "3.12") if version != here)
+    assert plugins.unavailable("dmc") == {"dm_control": pythons}
+    assert plugins.unavailable("gym") == {}
+    text = plugins.missing_text("dm_control", "dmc", "a dmc: task")
+    assert text.startswith(
+        f"a dmc: task needs dm_control, which its extra does not install on Python {here} "
+    )
+    for alone, told in {
+        "3.10": f"use Python {pythons}",
+        here: "pip install --no-deps dm_control",
+    }.items():
+        monkeypatch.setattr(plugins, "_ALONE", {alone: "dm_control"})
+        assert told in plugins.missing_text("dm_control", "dmc", "a dmc: task")
 
 
 def test_a_package_run_from_its_source_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion
 from revbis.envs import suites
 from revbis.envs.rendering import CONDA_LINE
 from revbis.envs.suites import SUITES
-from revbis.io.plugins import install_line, requirements, requirements_of
+from revbis.io.plugins import install_line, remedy, requirements, requirements_of, unavailable
 from revbis.io.text import format_bytes
 
 if TYPE_CHECKING:
@@ -370,6 +370,8 @@ def accepts(versions: SpecifierSet, installed: str) -> bool:
 
 
 def _install(name: str) -> tuple[str, ...]:
+    if pythons := unavailable(EXTRAS[name]).get(name):
+        return (remedy(name, pythons),)
     try:
         return (install_line(EXTRAS[name]),)
     except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject

@@ -14,7 +14,8 @@ import os
 import sys
 import threading
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -58,9 +59,20 @@ def choose_backend() -> str:
                 "no OpenGL library for off-screen rendering was found (neither libEGL nor "
                 f"libOSMesa); on Debian and Ubuntu: {APT_LINE}; with conda: {CONDA_LINE}"
             )
+    _import_triton()
     if chosen:  # dm_control knows lower-case names only
         os.environ["MUJOCO_GL"] = "glfw" if chosen == "glx" else chosen
     return chosen or "glfw"
+
+
+def _import_triton() -> None:
+    """Imports triton, which CUDA builds of PyTorch bring, before OpenGL is used.
+
+    Mesa's software OpenGL loads the system's LLVM. Imported after it, as by an optimiser, triton,
+    which has an LLVM of its own, ends the process with a segmentation fault.
+    """
+    with suppress(ImportError):
+        import_module("triton")
 
 
 def backend_loads(name: str) -> bool:

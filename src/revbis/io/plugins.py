@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from packaging.requirements import Requirement
 
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # that revbis supports
+# What pip installs on a Python only without what it requires: labmaze has no wheel for 3.13, and no
+# task of dm_control's that is here needs it.
+_ALONE = {"3.13": "dm_control"}
 # Markers are parsed with `ast`, which in Python 3.11 can fail in two threads at once.
 _PARSING = Lock()
 
@@ -51,6 +55,43 @@ def requirements_of(extra: str) -> list[Requirement]:
     if not added:
         raise ValueError(f"revbis has no extra {extra!r}")
     return added
+
+
+def unavailable(extra: str) -> dict[str, str]:
+    """What an extra lacks on this Python: packages by name, and the Pythons that have them.
+
+    Empty if revbis is imported without being installed.
+    """
+    lacking = {}
+    try:
+        listed = requirements()
+    except PackageNotFoundError:
+        return {}
+    for requirement in listed:
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": extra}):
+            continue
+        fitting = [
+            version
+            for version in PYTHONS
+            if marker.evaluate({"extra": extra, "python_version": version})
+            and not marker.evaluate({"extra": "", "python_version": version})
+        ]
+        if fitting:
+            lacking[requirement.name.replace("-", "_")] = " or ".join(fitting)
+    return lacking
+
+
+def remedy(package: str, pythons: str) -> str:
+    """What to do about a package that an extra lacks on this Python, and has on others."""
+    if _ALONE.get(_here()) == package:
+        return f"run: pip install --no-deps {package} (with -c constraints.txt, if mujoco was)"
+    return f"use Python {pythons}"
+
+
+def _here() -> str:
+    """The version of this Python, such as 3.11."""
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def install_line(extra: str) -> str:
@@ -94,6 +135,12 @@ def is_installed(module: str) -> bool:
 
 def missing_text(module: str, extra: str, subject: str) -> str:
     """What `require` says of a module that is not installed; `extra` is empty if none has it."""
+    for package, pythons in unavailable(extra).items():
+        if not is_installed(package):
+            return (
+                f"{subject} needs {package}, which its extra does not install on Python {_here()} "
+                f"(there is no wheel of it, or of what it requires); {remedy(package, pythons)}"
+            )
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
         return f'{text}; run: pip install "{module}"'
