@@ -253,9 +253,11 @@ _MRQ_CPU: Values = _MRQ_PAPER | {
 }
 
 
-def mrq_presets(name: str, task: str, observation: str) -> Values:  # noqa: ARG001
+def mrq_presets(name: str, task: str, observation: str) -> Values:
     """The settings that differ from other agents'; frames per action depend on the task."""
     values = {"paper": _MRQ_PAPER, "cpu": _MRQ_CPU}[name]
+    if name == "cpu" and observation == "pixels":
+        values = values | {"frames": (120_000, OURS)}  # learning starts late: results/mrq
     return values | {"action_repeat": (1, MRQ)} if task.startswith("gym:") else values
 
 
