@@ -306,7 +306,8 @@ def test_after_a_fork_the_error_says_spawn(code: str) -> None:
     done = run_python(FORK.replace("CODE", code))
     message, last = done.stdout.splitlines()
     assert "does not work after a fork" in message and "context='spawn'" in message
-    assert last == "0 True" and done.stderr == ""
+    known = "use of fork() may lead to deadlocks"  # Python 3.12 and newer warn, of the test itself
+    assert last == "0 True" and (not done.stderr or known in done.stderr)
 
 
 # ---- leaving
