@@ -353,7 +353,7 @@ def test_leaving_without_closing_is_quiet(backend: str, words: tuple[str, ...]) 
 
 
 def test_triton_is_imported_before_opengl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Mesa's LLVM its own ends the process; where it is not installed, nothing happens."""
+    """Imported later it may end the process; where it is not installed, nothing happens."""
     names: list[str] = []
 
     def absent(name: str) -> None:
