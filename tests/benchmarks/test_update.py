@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_it_prints_one_line_of_json():
         "objective_seconds", "objective_share", "revision",
         "processor", "cores", "load", "python", "numpy", "torch",
     ]  # fmt: skip
-    assert line["processor"] == machine.processor() and line["torch"] == torch.__version__
+    assert line["processor"] == machine.processor() and line["torch"] == version("torch")
     assert line["ratio"] == line["seconds_per_update"] / line["encoder_bound_seconds"]
     assert line["objective_share"] == line["objective_seconds"] / line["seconds_per_update"] > 0
     assert (line["mode"], line["threads"], line["batch"], line["pixels"]) == ("balanced", 1, 4, 40)

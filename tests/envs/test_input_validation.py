@@ -133,7 +133,9 @@ def test_only_environments_are_checked() -> None:
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        ("env preview dmc:cartpole_balance", "dmc"),
+        pytest.param(
+            "env preview dmc:cartpole_balance", "dmc", marks=pytest.mark.env("dmc", gl=False)
+        ),
         ("env check package.module:factory", "gym"),
     ],
 )

@@ -306,7 +306,8 @@ def test_after_a_fork_the_error_says_spawn(code: str) -> None:
     done = run_python(FORK.replace("CODE", code))
     message, last = done.stdout.splitlines()
     assert "does not work after a fork" in message and "context='spawn'" in message
-    assert last == "0 True" and done.stderr == ""
+    known = "use of fork() may lead to deadlocks"  # Python 3.12 and newer warn, of the test itself
+    assert last == "0 True" and (not done.stderr or known in done.stderr)
 
 
 # ---- leaving
@@ -352,7 +353,7 @@ def test_leaving_without_closing_is_quiet(backend: str, words: tuple[str, ...]) 
 
 
 def test_triton_is_imported_before_opengl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Mesa's LLVM its own ends the process; where it is not installed, nothing happens."""
+    """Imported later it may end the process; where it is not installed, nothing happens."""
     names: list[str] = []
 
     def absent(name: str) -> None:

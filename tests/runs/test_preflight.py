@@ -93,7 +93,11 @@ def test_strides_agree_with_the_encoder():
     ("changes", "message"),
     [
         ({"wandb": "mine"}, "wandb is set but not installed; run: pip install wandb"),
-        ({"task": "dmc:cheetah_run"}, "a dmc: task needs mujoco"),
+        pytest.param(
+            {"task": "dmc:cheetah_run"},
+            "a dmc: task needs mujoco",
+            marks=pytest.mark.env("dmc", gl=False),
+        ),
     ],
 )
 def test_what_this_machine_lacks_is_left_to_others(config, changes, message, monkeypatch):
@@ -143,6 +147,7 @@ def test_changes_that_are_safe_are_returned(config):
     assert "--hidden" in str(caught.value) and "--batch-size" in str(caught.value)
 
 
+@pytest.mark.env("dmc", gl=False)
 def test_a_missing_folder_of_videos_is_told_here_alone(config, tmp_path):
     with_video = config.with_settings(task="dmc:cheetah_run", distractor=f"video:{tmp_path}/none")
     check(with_video, here=False)

@@ -57,6 +57,7 @@ def test_a_missing_package_is_told_here_and_left_to_the_nodes(capsys, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.env("dmc", gl=False)
 @pytest.mark.parametrize("command", [["sweep", "table1-cpu"], ["reproduce", "table1"]])
 def test_without_sheeprl_one_line_tells_how_to_go_on(command, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("revbis.runs.preflight.is_installed", lambda module: module != "sheeprl")

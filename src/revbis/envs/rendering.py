@@ -68,8 +68,8 @@ def choose_backend() -> str:
 def _import_triton() -> None:
     """Imports triton, which CUDA builds of PyTorch bring, before OpenGL is used.
 
-    Mesa's software OpenGL loads the system's LLVM. Imported after it, as by an optimiser, triton,
-    which has an LLVM of its own, ends the process with a segmentation fault.
+    Imported after Mesa's software OpenGL has drawn, as by an optimiser, triton 3.7.1 ends the
+    process with a segmentation fault; before it, both work. Each has an LLVM: probably these clash.
     """
     with suppress(ImportError):
         import_module("triton")
