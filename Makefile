@@ -2,6 +2,7 @@
 #   make demo    train mrq to swing up a pole, about four minutes; writes a page to demo/page, with videos before and after
 #   make test    run the tests; PYTEST_ARGS="-n 0 -k replay" selects some and runs them in one process
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
+#   make test-dreamer   run Dreamer-v3's tests, in an environment of its own: sheeprl does not fit into the first one
 #   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
 #   make dist    build the sdist and the wheel, and check their metadata
 #   make check-dist   install that wheel into a folder of its own and try it, without a network
@@ -13,13 +14,15 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+EXTRAS := dev,dmc,docs,metaworld,sweep,video
+DREAMER := .venv-dreamer
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # One test process per core, but at most eight, to limit memory.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
-.PHONY: demo test test-random lint format docs docs-links dist check-dist bench clean gl browser
+.PHONY: demo test test-random test-dreamer lint format docs docs-links dist check-dist bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis train --task dmc:cartpole_swingup --method mrq --observation state --preset cpu --frames 50000 --threads 1 --out demo
@@ -30,6 +33,13 @@ test: gl browser $(STAMP)
 
 test-random:
 	$(MAKE) test PYTEST_ARGS="-p randomly $(PYTEST_ARGS)"
+
+# sheeprl's moviepy needs an older pillow than the tested one; every other version is the same.
+test-dreamer: gl
+	@mkdir -p $(DREAMER)
+	@sed '/^pillow==/d' constraints.txt > $(DREAMER)/constraints.txt
+	@$(MAKE) --no-print-directory $(DREAMER)/.installed VENV=$(DREAMER) EXTRAS=dev,dmc,dreamer PIP_CONSTRAINT=$(CURDIR)/$(DREAMER)/constraints.txt
+	$(DREAMER)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/*/test_dreamer*.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -72,7 +82,7 @@ browser:
 	@bash tools/install-chromium
 
 clean:
-	rm -rf $(VENV) demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DREAMER) demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # An interpreter that was asked for is used, or refused: no other one takes its place.
 ifneq ($(PYTHON),)
@@ -96,5 +106,5 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ -z "$$python" ]; then echo "make: revbis requires Python 3.11 or 3.12 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
 	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot create a virtual environment; on Debian and Ubuntu run: apt-get install python3-venv" >&2; exit 1; }; fi
-	$(BIN)/pip install --quiet --editable '.[dev,dmc,docs,metaworld,sweep,video]'
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@
