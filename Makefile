@@ -34,12 +34,12 @@ test: gl browser $(STAMP)
 test-random:
 	$(MAKE) test PYTEST_ARGS="-p randomly $(PYTEST_ARGS)"
 
-# sheeprl's moviepy needs an older pillow than the tested one; every other version is the same.
+# sheeprl's moviepy needs an older pillow than the tested one; every other version is the same. One test learns for minutes: it has an hour.
 test-dreamer: gl
 	@mkdir -p $(DREAMER)
 	@sed '/^pillow==/d' constraints.txt > $(DREAMER)/constraints.txt
 	@$(MAKE) --no-print-directory $(DREAMER)/.installed VENV=$(DREAMER) EXTRAS=dev,dmc,dreamer PIP_CONSTRAINT=$(CURDIR)/$(DREAMER)/constraints.txt
-	$(DREAMER)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/*/test_dreamer*.py $(PYTEST_ARGS)
+	$(DREAMER)/bin/python -m pytest -n $(WORKERS) --dist worksteal -o faulthandler_timeout=3720 tests/*/test_dreamer*.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

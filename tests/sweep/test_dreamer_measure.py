@@ -20,5 +20,5 @@ def test_the_time_of_a_run_is_projected(tmp_path, capsys, monkeypatch, observati
     words += ["--set", f"observation={observation}", "sequence_length=10", "quality=full"]
     main(["sweep", *words, "--out", str(tmp_path), "--measure"])
     printed = capsys.readouterr()
-    assert "warning" not in printed.err and "ms per update" in printed.err
+    assert "warning" not in printed.err and " per update" in printed.err
     assert "as measured here just now" in printed.out
