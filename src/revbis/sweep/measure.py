@@ -168,14 +168,18 @@ def main() -> None:
         _add_episode(replay, env, least)
     config = replace(config, agent=config.agent.for_inference())  # compiling takes too long
     device = resolve_device(config.device)
-    agent = build_agent(config, env, device)
     observation, _ = env.reset(seed=0)
     last = max(config.frames // config.action_repeat, config.agent.explore_steps)  # longest plans
-    (*_, act) = _measure(lambda: agent.act(observation, last, explore=True), _ACTS)
-    _send(act=act)
     times: dict[int, float] = {}
     for batch in batches(config):
         agent = build_agent(config.with_settings(batch_size=batch), env, device)
+
+        def act(agent: Agent = agent) -> object:
+            return agent.act(observation, last, explore=True)
+
+        if not times:
+            (*_, seconds) = _measure(act, _ACTS)
+            _send(act=seconds)
 
         def update(agent: Agent = agent) -> float:
             metrics = agent.update(replay, config.agent.explore_steps)
