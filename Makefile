@@ -4,6 +4,7 @@
 #   make test-random   the same in random order; PYTEST_ARGS=--randomly-seed=N repeats an order
 #   make test-python PYTHON=python3.13   the whole suite on another Python, in an environment of its own, .venv-3.13
 #   make test-core   a fast part that needs no torch, on the newest Python here, in .venv-core; PYTHON=... selects another
+#   make test-dreamer   run Dreamer-v3's tests, in an environment of its own: sheeprl does not fit into the first one
 #   make lint    run ruff (rules and format) and mypy --strict, and check the layers of the package
 #   make dist    build the sdist and the wheel, and check their metadata
 #   make check-dist   install that wheel into a folder of its own and try it, without a network
@@ -20,13 +21,15 @@ CORE = $(or $(PYTHON),$(shell for python in python3.14 python3.13 python3.12 pyt
   $$python -c '' 2>/dev/null && echo $$python && break; done))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+EXTRAS := dev,dmc,docs,metaworld,sweep,video
+DREAMER := .venv-dreamer
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # One test process per core, but at most eight, to limit memory.
 WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 
-.PHONY: demo test test-random test-python test-core lint format docs docs-links dist check-dist bench clean gl browser
+.PHONY: demo test test-random test-python test-core test-dreamer lint format docs docs-links dist check-dist bench clean gl browser
 
 demo: gl $(STAMP)
 	$(BIN)/revbis train --task dmc:cartpole_swingup --method mrq --observation state --preset cpu --frames 50000 --threads 1 --out demo
@@ -42,6 +45,13 @@ test-python: test
 
 test-core:
 	bash tools/test-core $(CORE) .venv-core -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+# sheeprl's moviepy needs an older pillow than the tested one; every other version is the same. One test learns for minutes: it has an hour.
+test-dreamer: gl
+	@mkdir -p $(DREAMER)
+	@sed '/^pillow==/d' constraints.txt > $(DREAMER)/constraints.txt
+	@$(MAKE) --no-print-directory $(DREAMER)/.installed VENV=$(DREAMER) EXTRAS=dev,dmc,dreamer PIP_CONSTRAINT=$(CURDIR)/$(DREAMER)/constraints.txt
+	$(DREAMER)/bin/python -m pytest -n $(WORKERS) --dist worksteal -o faulthandler_timeout=3720 tests/*/test_dreamer*.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -84,7 +94,7 @@ browser:
 	@bash tools/install-chromium
 
 clean:
-	rm -rf $(VENV) .venv-core demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-core $(DREAMER) demo dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # An interpreter that was asked for is used, or refused: no other one takes its place.
 ifneq ($(PYTHON),)
@@ -107,7 +117,7 @@ $(STAMP): pyproject.toml constraints.txt
 	if [ -z "$$python" ]; then echo "make: revbis requires Python 3.11 to 3.14 on PATH (or make PYTHON=/path/to/python ...)" >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/pip ]; then \
 	  "$$python" -m venv $(VENV) || { echo "make: $$python cannot create a virtual environment; on Debian and Ubuntu run: apt-get install python3-venv" >&2; exit 1; }; fi
-	$(BIN)/pip install --quiet --editable '.[dev,dmc,docs,metaworld,sweep,video]'
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))'; \
 	  then $(BIN)/pip install --quiet --no-deps dm_control; fi  # docs/start.md says why
 	@touch $@

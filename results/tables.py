@@ -10,6 +10,7 @@ import csv
 import math
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -798,6 +799,23 @@ def true_metric() -> Lines:
     yield from table(head, rows)
 
 
+DREAMER_FRAMES = (0, 10_000, 20_000, 30_000)
+
+
+def dreamer() -> Lines:
+    """Returns of Dreamer-v3 by frames, a row for each seed."""
+    found: dict[int, dict[int, float]] = defaultdict(dict)
+    for _, row in compare.rows(RESULTS / "dreamer", "evaluations.csv"):
+        found[int(row["seed"])][int(row["frames"])] = float(row["mean_return"])
+    rows = []
+    for seed, by_frames in sorted(found.items()):
+        last = mean(by_frames[frames] for frames in sorted(by_frames)[-3:])
+        shown = [short(by_frames[frames]) for frames in DREAMER_FRAMES]
+        rows.append([str(seed), *shown, short(last), share({seed: last}, "cartpole_swingup")])
+    head = ["seed", "untrained", *(f"{frames:,}" for frames in DREAMER_FRAMES[1:])]
+    yield from table([*head, "mean of the last three evaluations", PUBLISHED], rows)
+
+
 TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "noisy-state": {
         **{task: partial(returns, "noisy-state", task, ("drqv2", "zp")) for task in TASKS},
@@ -805,6 +823,7 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "groups": of_noisy_state,
         **{f"{task}-embeddings": partial(embeddings, "noisy-state", task) for task in TASKS},
     },
+    "dreamer": {"returns": dreamer},
     "exactness": {
         "correlations": correlations,
         "errors": errors,

@@ -36,6 +36,18 @@ def test_batches_grow_as_far_as_memory_allows(settings, sizes):
     assert list(measure.batches(CPU.with_settings(**settings))) == sizes
 
 
+def test_the_longer_the_sequences_the_smaller_the_first_batch():
+    paper = preset_config("paper", "dmc:cheetah_run", "dreamerv3", "state")
+    assert list(measure.batches(paper)) == [1, 4, 16]  # of 63 steps
+    assert next(measure.batches(preset_config("cpu", "dmc:cheetah_run", "taco"))) == 5  # of 3
+
+
+def test_the_first_run_counts_until_there_are_others(monkeypatch):
+    clock = iter([0.0, 9.0, 10.0, 12.0, 20.0, 24.0])
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(clock))
+    assert list(measure._measure(lambda: None, 2)) == [9.0, 2.0, 3.0]
+
+
 def test_what_is_told_before_the_time_is_up_counts():
     lines = '{"step": 0.5, "episode": 9}\n{"act": 0.1}\n{"update": 4.0}\nsome words\n[1]\n'
     assert parse_speed(lines) == Speed(0.5, 0.1, 4.0, 9)
@@ -64,7 +76,7 @@ def test_a_small_run_is_measured(tmp_path: Path):
         measure.measure_speed(config.with_settings(task="tests.sweep.tasks:Broken"), seconds=120)
 
 
-@pytest.mark.parametrize(("method", "steps"), [("drqv2", 1), ("taco", 3), ("dreamerv3", 31)])
+@pytest.mark.parametrize(("method", "steps"), [("drqv2", 1), ("taco", 3), ("dreamerv3", 15)])
 def test_an_agent_that_learns_from_sequences_finds_one(method, steps):
     from revbis.envs import make_env
     from revbis.runs.trainer import make_replay

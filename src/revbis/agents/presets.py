@@ -286,13 +286,13 @@ _DREAMER_PAPER: Values = {
     "entropy_weight": (3e-4, SHEEPRL),
 }
 
+# For as many updates as an hour of one core has room for; see docs/dreamerv3.md.
 _DREAMER_CPU: Values = _DREAMER_PAPER | {
     "pixels": (32, OURS),
     "discount": (0.985, OURS),  # per four frames
-    "update_every": (2, OURS),
     "explore_steps": (500, OURS),
     "batch_size": (8, OURS),
-    "sequence_length": (32, OURS),
+    "sequence_length": (16, OURS),
     "hidden": (128, OURS),
     "layers": (1, OURS),
     "channels": (8, OURS),

@@ -1,7 +1,7 @@
 """Measures how fast a run will be, in a process of its own that is ended when the time is up.
 
-`python -m revbis.sweep.measure CONFIG` is that process. It prints its results after each part, so
-that a machine too slow for all parts still gives some.
+`python -m revbis.sweep.measure CONFIG` is that process. It prints its results after each part and
+each update, so that a machine too slow for all of them still gives some.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SECONDS = 18.0  # with the start of the command, no more than 20
 _STEPS, _ACTS, _UPDATES = 30, 10, 3  # measured, if the time allows
 _STEP_SECONDS = 3.0
+_FIRST_STEPS = 16  # of the first batch that is measured, in all its sequences
 _BATCHES = 4  # a batch is so many times larger than the one before it
 _MOST_BYTES = 500_000_000  # of activations
 _MOST_DATA = 6_000_000_000  # of the process; most of it is never touched
@@ -76,8 +77,11 @@ def parse_speed(printed: str) -> Speed | None:
 
 
 def batches(config: Config) -> Iterator[int]:
-    """Batch sizes to measure: growing ones, up to the run's own or to what memory allows."""
-    batch = min(16, config.agent.batch_size)
+    """Batch sizes to measure: growing ones, up to the run's own or to what memory allows.
+
+    The first is small, the smaller the longer the sequences that a batch is made of.
+    """
+    batch = min(max(_FIRST_STEPS // config.agent.least_steps, 1), config.agent.batch_size)
     while True:
         yield batch
         if batch == config.agent.batch_size:
@@ -128,14 +132,14 @@ def _add_episode(replay: Replay, env: TaskEnv, steps: int) -> None:
     replay.cut()
 
 
-def _measure(run: Callable[[], object], repeats: int) -> float:
-    """Median time, after a first run that does not count."""
-    times = []
+def _measure(run: Callable[[], object], repeats: int) -> Iterator[float]:
+    """The time as known after each run: the first's, then the median of those after it."""
+    times: list[float] = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return median(times[1:])
+        yield median(times[1:] or times)
 
 
 def _send(**parts: float | int | None) -> None:
@@ -164,20 +168,26 @@ def main() -> None:
         _add_episode(replay, env, least)
     config = replace(config, agent=config.agent.for_inference())  # compiling takes too long
     device = resolve_device(config.device)
-    agent = build_agent(config, env, device)
     observation, _ = env.reset(seed=0)
     last = max(config.frames // config.action_repeat, config.agent.explore_steps)  # longest plans
-    _send(act=_measure(lambda: agent.act(observation, last, explore=True), _ACTS))
     times: dict[int, float] = {}
     for batch in batches(config):
         agent = build_agent(config.with_settings(batch_size=batch), env, device)
+
+        def act(agent: Agent = agent) -> object:
+            return agent.act(observation, last, explore=True)
+
+        if not times:
+            (*_, seconds) = _measure(act, _ACTS)
+            _send(act=seconds)
 
         def update(agent: Agent = agent) -> float:
             metrics = agent.update(replay, config.agent.explore_steps)
             return float(sum(metrics.values()))  # waits for GPUs
 
-        times[batch] = _measure(update, _UPDATES)
-        _send(update=extrapolate(times, config.agent.batch_size))
+        for seconds in _measure(update, _UPDATES):
+            times[batch] = seconds
+            _send(update=extrapolate(times, config.agent.batch_size))
 
 
 def _limit_memory() -> None:
