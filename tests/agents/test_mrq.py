@@ -233,6 +233,43 @@ def test_equal_seeds_learn_and_act_alike(shape):
     assert_same_state(agents[0].state_dict(), agents[1].state_dict())
 
 
+def test_images_are_centred_once_when_learning_starts():
+    agent, replay, other = tiny_agent(PIXELS, centre_images=True), *map(small_replay, 2 * [PIXELS])
+    phi, target = agent.networks.phi, agent.target.phi
+    assert not phi.mean.any()
+    images = other.sample_windows(512, agent.settings.horizon).obs[:, 0].double() / 255 - 0.5
+    agent.update(replay, 0)
+    mean = phi.mean.clone()
+    assert torch.allclose(mean.double(), images.mean(dim=0), atol=1e-6)
+    agent.update(replay, 1)
+    assert torch.equal(phi.mean, mean) and torch.equal(target.mean, mean)
+    seen = random_batch(PIXELS).obs
+    plainly = tiny_agent(PIXELS, centre_images=False)
+    assert plainly.networks.phi.mean is None
+    plainly.networks.phi.load_state_dict(
+        {name: each for name, each in phi.state_dict().items() if name != "mean"}
+    )
+    first = plainly.networks.phi.convolutions[0]
+    with torch.no_grad():  # what is subtracted from every image is a constant after a convolution
+        away = first(seen / 255 - 0.5) - first(seen / 255 - 0.5 - mean)
+    assert torch.allclose(away, away[:1].expand_as(away), atol=1e-5) and away.abs().max() > 0.01
+    first.register_forward_hook(lambda module, inputs, output: output - away)
+    assert torch.allclose(agent.embed(seen), plainly.embed(seen), atol=1e-4)
+
+
+@pytest.mark.parametrize("updates", [0, 3])
+def test_a_restored_agent_has_the_mean_image(updates):
+    first, replay = tiny_agent(PIXELS, centre_images=True), small_replay(PIXELS)
+    for step in range(updates):
+        first.update(replay, step)
+    again, other = tiny_agent(PIXELS, 9, centre_images=True), small_replay(PIXELS, seed=5)
+    again.load_state_dict(copy.deepcopy(first.state_dict()))
+    other.restore([replay.export(0, replay.written)], replay.state())
+    for agent, buffer in ((first, replay), (again, other)):
+        agent.update(buffer, updates)
+    assert_same_state(first.state_dict(), again.state_dict())
+
+
 SEEN = np.linspace(-1, 1, 5, dtype=np.float32)
 
 

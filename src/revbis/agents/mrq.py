@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 _BINS, _LARGEST = 65, 10.0  # of two-hot rewards; their largest, as symexp takes it
 _LEAST_PRIORITY = 1.0
 _TEMPERATURE = 10.0  # of Gumbel-softmax, for discrete actions
+_CENTRED = 512  # images that the mean image is measured on
 
 
 # The losses
@@ -241,7 +242,8 @@ class Layer(nn.Linear):
 class PixelEncoder(nn.Module):
     """φ of images: four 3×3 convolutions with ELU on pixels/255 − ½, then a normalised layer.
 
-    Tensors are channels-last, which is faster for convolutions.
+    Tensors are channels-last, which is faster for convolutions. With `centre_images` a mean image
+    takes the place of ½, once `centre` has measured it.
 
     Args:
         shape: (channels, height, width) of an observation.
@@ -255,6 +257,8 @@ class PixelEncoder(nn.Module):
         super().__init__()
         channels, strides = settings.channels, settings.strides
         check_strides(shape[1:], strides)
+        self.mean: Tensor | None  # of images, minus ½
+        self.register_buffer("mean", torch.zeros(shape) if settings.centre_images else None)
         self.convolutions = nn.ModuleList()
         inputs, sides = shape[0], shape[1:]
         for stride in strides:
@@ -268,9 +272,22 @@ class PixelEncoder(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """uint8 [B, C, H, W] → zs, [B, latent_dim]."""
         x = scaled_pixels(observation, torch.float32).to(self.last.weight.dtype)
+        if self.mean is not None:
+            x = x - self.mean
         for layer in self.convolutions:
             x = functional.elu(layer(x), inplace=True)
         return _normalised_elu(self.last(x.permute(0, 2, 3, 1).flatten(start_dim=1)))
+
+    @torch.no_grad()
+    def centre(self, observations: Tensor) -> None:
+        """Takes the mean of images, uint8 [B, C, H, W], as the one that is subtracted.
+
+        Most of an image is the same in all of them. Left in, it is most of what the convolutions
+        see, zs hardly depends on the state, and learning takes long to find where it does.
+        """
+        assert self.mean is not None
+        scaled = scaled_pixels(observations, torch.float32)
+        self.mean.copy_(scaled.mean(dim=0))
 
     def each(self, observations: Tensor) -> Tensor:
         """uint8 [B, T, C, H, W] → [T, B, latent_dim], step by step, which takes less memory."""
@@ -621,6 +638,8 @@ class MRQ(BaseAgent):
             kind = type(replay).__name__
             raise ValueError(f"mrq draws by priority and needs a TransitionReplay, got {kind}")
         s, metrics = self.settings, {}
+        if self._updates == 0 and s.centre_images:
+            self._centre(replay.sample_windows(_CENTRED, s.horizon))
         if self._updates % s.target_every == 0:
             self.begin_period(replay.mean_reward_size())
             about = (replay.discount, replay.has_terminations())
@@ -632,6 +651,13 @@ class MRQ(BaseAgent):
         learned, priority = self.learn(drawn.batch)
         replay.set_priorities(drawn.entry, priority.cpu().numpy())
         return metrics | learned
+
+    def _centre(self, windows: Windows) -> None:
+        """Measures the mean image, for φ and the target encoder alike."""
+        images = self._checked_windows(windows).obs[:, 0]
+        for encoder in (self.networks.phi, self.target.phi):
+            if isinstance(encoder, PixelEncoder):
+                encoder.centre(images)
 
     def begin_period(self, reward_size: float) -> None:
         """Copies the networks to their targets, and takes a new unit for values.

@@ -217,6 +217,7 @@ _MRQ_PAPER: Values = {
     "hidden": (512, MRQ),
     "channels": (32, MRQ),
     "strides": ((2, 2, 2, 1), MRQ),
+    "centre_images": (False, MRQ),
     "learning_rate": (3e-4, MRQ),
     "encoder_learning_rate": (1e-4, MRQ),
     "weight_decay": (1e-4, MRQ),
@@ -252,12 +253,22 @@ _MRQ_CPU: Values = _MRQ_PAPER | {
     "action_penalty": (0.01, OURS),  # small actors saturate without it
 }
 
+# φ learns from images what a reward depends on; see docs/mrq.md.
+_MRQ_CPU_PIXELS: Values = {
+    "frames": (120_000, OURS),
+    "pixels": (32, OURS),
+    "centre_images": (True, OURS),
+    "shift": (0, OURS),
+    "encoder_learning_rate": (1e-3, OURS),
+    "reward_weight": (1.0, OURS),
+}
+
 
 def mrq_presets(name: str, task: str, observation: str) -> Values:
     """The settings that differ from other agents'; frames per action depend on the task."""
     values = {"paper": _MRQ_PAPER, "cpu": _MRQ_CPU}[name]
     if name == "cpu" and observation == "pixels":
-        values = values | {"frames": (120_000, OURS)}  # learning starts late: results/mrq
+        values = values | _MRQ_CPU_PIXELS
     return values | {"action_repeat": (1, MRQ)} if task.startswith("gym:") else values
 
 

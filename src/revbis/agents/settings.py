@@ -614,6 +614,8 @@ class MRQSettings(AgentSettings):
     """Channels of each convolution."""
     strides: tuple[Stride, Stride, Stride, Stride] = (2, 2, 2, 1)
     """Strides of the four convolutions."""
+    centre_images: bool = False
+    """Subtract from all images the mean image that the replay buffer has when learning starts."""
     learning_rate: Above = 3e-4
     """AdamW's learning rate for values and policy."""
     encoder_learning_rate: Above = 1e-4
