@@ -184,7 +184,7 @@ def test_what_cannot_be_measured_is_a_warning(tmp_path, capsys, monkeypatch):
     main(["sweep", *SMALL, "--out", str(tmp_path), "--measure"])
     printed = capsys.readouterr()
     assert "revbis: warning: the speed could not be measured: no OpenGL" in printed.err
-    assert "time: unknown" in printed.out
+    assert "time: not known for runs that could not be measured" in printed.out
 
 
 def test_the_runs_of_an_agent_that_could_not_be_measured_have_no_time(

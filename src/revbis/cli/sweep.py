@@ -120,7 +120,7 @@ def print_plan(plan: Plan, *, measure: bool | None) -> None:
     if same:
         print("each run: " + _shared(same))
     print(f"all runs: {format_bytes(expected.disk)} disk")
-    print(_time_line(expected, measured=None if measure is None else bool(speeds)))
+    print(_time_line(expected, asked=measure, measured=bool(speeds)))
     if expected.given_up:
         print(f"given up: {expected.given_up} of them; pass --retry-failed to retry")
     if plan.lack is not None:
@@ -139,11 +139,11 @@ def _shared(same: dict[str, str]) -> str:
     return ", ".join(words)
 
 
-def _time_line(expected: Forecast, *, measured: bool | None) -> str:
-    if expected.seconds is None and measured:
+def _time_line(expected: Forecast, *, asked: bool | None, measured: bool) -> str:
+    if expected.seconds is None and asked:
         return "time: not known for runs that could not be measured"
     if expected.seconds is None:
-        how = "; --measure measures it, in 20 s an agent" if measured is not None else ""
+        how = "; --measure measures it, in 20 s an agent" if asked is not None else ""
         return f"time: unknown until runs have started{how}"
     parallel = "divided by the number of parallel runs"
     if expected.workers:
