@@ -35,6 +35,7 @@ from revbis.agents.common import (
     scaled_pixels,
 )
 from revbis.agents.drqv2 import balance, gradient_share, objective_metrics
+from revbis.agents.inference import elu_
 from revbis.agents.settings import MODEL, MRQSettings, check_strides
 from revbis.io import schema
 from revbis.io.machine import check_bfloat16
@@ -205,8 +206,13 @@ def normalised(x: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:])
 
 
+def _elu(x: Tensor) -> Tensor:
+    """ELU in place; without gradients a compiled loop, which takes a quarter of the time."""
+    return functional.elu(x, inplace=True) if torch.is_grad_enabled() else elu_(x)
+
+
 def _normalised_elu(x: Tensor) -> Tensor:
-    return functional.elu(normalised(x), inplace=True)
+    return _elu(normalised(x))
 
 
 def _normalised_relu(x: Tensor) -> Tensor:
@@ -257,8 +263,9 @@ class PixelEncoder(nn.Module):
         super().__init__()
         channels, strides = settings.channels, settings.strides
         check_strides(shape[1:], strides)
-        self.mean: Tensor | None  # of images, minus ½
-        self.register_buffer("mean", torch.zeros(shape) if settings.centre_images else None)
+        self.mean: Tensor | None  # of images, minus ½; channels last, as they are
+        mean = torch.zeros(*shape[1:], shape[0]).permute(2, 0, 1)
+        self.register_buffer("mean", mean if settings.centre_images else None)
         self.convolutions = nn.ModuleList()
         inputs, sides = shape[0], shape[1:]
         for stride in strides:
@@ -273,9 +280,9 @@ class PixelEncoder(nn.Module):
         """uint8 [B, C, H, W] → zs, [B, latent_dim]."""
         x = scaled_pixels(observation, torch.float32).to(self.last.weight.dtype)
         if self.mean is not None:
-            x = x - self.mean
+            x = x.sub_(self.mean)
         for layer in self.convolutions:
-            x = functional.elu(layer(x), inplace=True)
+            x = _elu(layer(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return _normalised_elu(self.last(x.permute(0, 2, 3, 1).flatten(start_dim=1)))
 
     @torch.no_grad()
@@ -338,7 +345,7 @@ class StateActionEncoder(nn.Module):
     def read(self, action: Tensor) -> Tensor:
         """What the first layer makes of actions, [..., A] → [..., hidden]."""
         action = action.to(self.action.weight.dtype)
-        part: Tensor = self.of_action(functional.elu(self.action(action), inplace=True))
+        part: Tensor = self.of_action(_elu(self.action(action)))
         return part
 
     def join(self, zs: Tensor, part: Tensor) -> Tensor:
