@@ -146,6 +146,7 @@ def test_tdmpc(shape):
 
 def mrq_agent(*representation, shape=VECTOR, discrete=False):
     options = mrq.TINY | {"target_every": 2, "representation": representation}
+    options |= {"centre_images": True}  # where there are images
     more = {"discrete": True} if discrete else {}
     settings = resolve("mrq").settings(**options)
     return lambda device, seed: make_agent(

@@ -646,7 +646,7 @@ class MRQ(BaseAgent):
             raise ValueError(f"mrq draws by priority and needs a TransitionReplay, got {kind}")
         s, metrics = self.settings, {}
         if self._updates == 0 and s.centre_images:
-            self._centre(replay.sample_windows(_CENTRED, s.horizon))
+            self.centre(replay)
         if self._updates % s.target_every == 0:
             self.begin_period(replay.mean_reward_size())
             about = (replay.discount, replay.has_terminations())
@@ -659,8 +659,9 @@ class MRQ(BaseAgent):
         replay.set_priorities(drawn.entry, priority.cpu().numpy())
         return metrics | learned
 
-    def _centre(self, windows: Windows) -> None:
-        """Measures the mean image, for φ and the target encoder alike."""
+    def centre(self, replay: TransitionReplay) -> None:
+        """Measures the mean image that φ and the target encoder subtract; vectors have none."""
+        windows = replay.sample_windows(_CENTRED, self.settings.horizon)
         images = self._checked_windows(windows).obs[:, 0]
         for encoder in (self.networks.phi, self.target.phi):
             if isinstance(encoder, PixelEncoder):
