@@ -29,7 +29,7 @@ from revbis.runs.trainer import make_replay  # noqa: E402
 STEPS, UPDATES, LAST = 4000, 500, 125
 GRID = {
     "centre_images": (False, True),
-    "reward_weight": (0.1, 1.0, 3.0),
+    "reward_weight": (0.1, 1.0),
     "shift": (0, 2),
 }
 FIXED = {"encoder_learning_rate": 1e-3, "pixels": 32}

@@ -263,9 +263,8 @@ class PixelEncoder(nn.Module):
         super().__init__()
         channels, strides = settings.channels, settings.strides
         check_strides(shape[1:], strides)
-        self.mean: Tensor | None  # of images, minus ½; channels last, as they are
-        mean = torch.zeros(*shape[1:], shape[0]).permute(2, 0, 1)
-        self.register_buffer("mean", mean if settings.centre_images else None)
+        self.mean: Tensor | None  # of images, minus ½
+        self.register_buffer("mean", torch.zeros(shape) if settings.centre_images else None)
         self.convolutions = nn.ModuleList()
         inputs, sides = shape[0], shape[1:]
         for stride in strides:
@@ -280,7 +279,7 @@ class PixelEncoder(nn.Module):
         """uint8 [B, C, H, W] → zs, [B, latent_dim]."""
         x = scaled_pixels(observation, torch.float32).to(self.last.weight.dtype)
         if self.mean is not None:
-            x = x.sub_(self.mean)
+            x = x.sub_(self.mean[None].contiguous(memory_format=torch.channels_last))
         for layer in self.convolutions:
             x = _elu(layer(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return _normalised_elu(self.last(x.permute(0, 2, 3, 1).flatten(start_dim=1)))

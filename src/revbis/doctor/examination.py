@@ -24,7 +24,14 @@ from packaging.version import InvalidVersion
 from revbis.envs import suites
 from revbis.envs.rendering import CONDA_LINE
 from revbis.envs.suites import SUITES
-from revbis.io.plugins import install_line, remedy, requirements, requirements_of, unavailable
+from revbis.io.plugins import (
+    install_line,
+    is_alone,
+    remedy,
+    requirements,
+    requirements_of,
+    unavailable,
+)
 from revbis.io.text import format_bytes
 
 if TYPE_CHECKING:
@@ -353,8 +360,9 @@ def tested(name: str) -> SpecifierSet:
     What other extras require beside it is a conflict of theirs.
     """
     plain = canonicalize_name(name)
-    try:
-        wanted = requirements_of(EXTRAS[name]) if name in EXTRAS else requirements()
+    try:  # an extra's own first; on a Python where it leaves the package out, as on others
+        wanted = requirements_of(EXTRAS[name]) if name in EXTRAS else []
+        wanted = [*wanted, *requirements()]
     except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
         wanted = []
     matches = (each.specifier for each in wanted if canonicalize_name(each.name) == plain)
@@ -370,10 +378,12 @@ def accepts(versions: SpecifierSet, installed: str) -> bool:
 
 
 def _install(name: str) -> tuple[str, ...]:
-    if pythons := unavailable(EXTRAS[name]).get(name):
+    pythons = unavailable(EXTRAS[name]).get(name)
+    if pythons and not is_alone(name):
         return (remedy(name, pythons),)
     try:
-        return (install_line(EXTRAS[name]),)
+        line = install_line(EXTRAS[name])
+        return (f"{line} && {remedy(name, pythons)}" if pythons else line,)
     except (ValueError, PackageNotFoundError):  # an editable install older than its pyproject
         return (f'pip install "{name}"',)
 

@@ -84,9 +84,14 @@ def unavailable(extra: str) -> dict[str, str]:
 
 def remedy(package: str, pythons: str) -> str:
     """What to do about a package that an extra lacks on this Python, and has on others."""
-    if _ALONE.get(_here()) == package:
-        return f"run: pip install --no-deps {package} (with -c constraints.txt, if mujoco was)"
+    if is_alone(package):
+        return f"pip install --no-deps {package} (with -c constraints.txt, if mujoco was)"
     return f"use Python {pythons}"
+
+
+def is_alone(package: str) -> bool:
+    """Whether pip installs a package on this Python only without what it requires."""
+    return _ALONE.get(_here()) == package
 
 
 def _here() -> str:
@@ -139,7 +144,8 @@ def missing_text(module: str, extra: str, subject: str) -> str:
         if not is_installed(package):
             return (
                 f"{subject} needs {package}, which its extra does not install on Python {_here()} "
-                f"(there is no wheel of it, or of what it requires); {remedy(package, pythons)}"
+                f"(there is no wheel of it, or of what it requires); "
+                f"{'run: ' if is_alone(package) else ''}{remedy(package, pythons)}"
             )
     text = f"{subject} needs {module}, which is not installed"
     if not extra:
