@@ -100,8 +100,8 @@ def silent_objective(metrics: Mapping[str, float], flags: Collection[str]) -> Al
     remedies = [("mode", "--mode balanced"), ("objective_weight", "a larger --objective-weight")]
     return Alarm(
         "silent_objective",
-        f"the objective's share of the encoder's gradient is {share:.2%}, so the critic trains it "
-        f"all but alone{_advice(remedies, flags)}",
+        f"the objective's share of the encoder's gradient is {share:.2%}, so another loss "
+        f"trains it all but alone{_advice(remedies, flags)}",
     )
 
 
