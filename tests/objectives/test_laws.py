@@ -1,6 +1,7 @@
 """Reward laws, learned: windows, levels, targets and readings against naive and exact twins."""
 
 import logging
+from functools import cache
 
 import numpy as np
 import pytest
@@ -220,11 +221,17 @@ def error(found, exact):
     return float(np.sqrt(((found - exact) ** 2).mean() / (exact**2).mean()))
 
 
-def test_one_training_knows_the_metric_of_every_horizon() -> None:
-    """Data of the uniform policy, laws of another: the exact metric at γ and at other c."""
+@cache
+def learned_off_policy():
+    """Data of the uniform policy, laws of another: the MDP, that policy, and what was learned."""
     mdp, policy = tabular.examples.garnet(8, 3, 2, seed=5)
     wanted = np.eye(3)[policy.argmax(axis=1)] * 0.8 + 0.2 / 3
-    objective, z = learned(mdp, wanted)
+    return mdp, wanted, *learned(mdp, wanted)
+
+
+def test_one_training_knows_the_metric_of_every_horizon() -> None:
+    """The exact metric at γ and at other c."""
+    mdp, wanted, objective, z = learned_off_policy()
     with torch.no_grad():
         for horizon in ({"gamma": GAMMA}, {"c": 0.5}, {"c": 0.8}):
             exact = tabular.revised(mdp, wanted, horizon.get("gamma", 0.5), c=horizon.get("c"))
@@ -286,11 +293,10 @@ def test_residuals_bound_the_error(seed) -> None:
 
 
 def test_the_bound_of_learned_laws_says_something() -> None:
-    mdp, policy = tabular.examples.garnet(8, 3, 2, seed=5)
-    objective, z = learned(mdp, policy)
-    rows, pairs, states = rows_of(mdp, policy)
+    mdp, wanted, objective, z = learned_off_policy()
+    rows, pairs, states = rows_of(mdp, wanted)
     batch = tabular_batch(mdp, rows, z)
-    U = tabular.revised(mdp, policy, 0.5).matrix()
+    U = tabular.revised(mdp, wanted, 0.5).matrix()
     reading = objective.at(gamma=0.5)
     bound = objective.error_bound(batch, reading, pairs=pairs, states=states)
     largest = np.abs(reading.distance(z, z).detach().numpy() - U).max()
