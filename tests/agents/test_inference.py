@@ -1,4 +1,4 @@
-"""Layers without gradients, beside PyTorch's in double precision."""
+"""Activations without gradients, beside PyTorch's in double precision."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from revbis.agents import inference
-from revbis.agents.inference import PackedLinear, elu_, elu_dot, normalised_tanh_
+from revbis.agents.inference import elu_, elu_dot, normalised_tanh_
 
 EDGES = [0.0, -0.0, 1e-30, -1e-30, -1e-7, -17.9, -18.1, -100.0, 88.0, 3e38, -3e38]
 EXTREMES = [float("inf"), float("-inf"), float("nan")]
@@ -71,23 +71,3 @@ def test_elsewhere_they_are_those_of_pytorch(x, monkeypatch):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     monkeypatch.undo()
     assert elu_(x.double()).dtype == torch.float64
-
-
-@pytest.mark.parametrize("rows", [1, 2**20])  # few, and enough to lay the weight out
-def test_packed_layers_are_linear(rows):
-    generator = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(80, 70, generator=generator), torch.randn(80, generator=generator)
-    layer = PackedLinear(weight, bias, rows)
-    for size in (1, 12, 300):
-        x = torch.randn(size, 70, generator=generator)
-        torch.testing.assert_close(
-            layer(x), functional.linear(x, weight, bias), rtol=1e-4, atol=1e-4
-        )
-
-
-def test_packed_layers_do_without_onednn(monkeypatch):
-    monkeypatch.setattr(inference, "_ONEDNN", None)
-    weight, bias, x = torch.ones(3, 2), torch.zeros(3), torch.ones(4, 2)
-    assert torch.equal(PackedLinear(weight, bias, 2**26)(x), torch.full((4, 3), 2.0))
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert inference._find_onednn() is None

@@ -18,8 +18,6 @@ from torch.nn import functional
 from revbis.agents.base import BaseAgent, InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
-    Linear,
-    Readouts,
     as_device,
     as_settings,
     as_shape,
@@ -33,6 +31,7 @@ from revbis.agents.common import (
     restore,
     scaled_pixels,
 )
+from revbis.agents.linear import Linear, Readouts
 from revbis.agents.settings import DrQV2Settings
 from revbis.io import schema
 from revbis.io.machine import check_bfloat16

@@ -1,4 +1,4 @@
-"""Layers without gradients: on a CPU, in float32, faster than PyTorch's own.
+"""Activations without gradients: on a CPU, in float32, faster than PyTorch's own.
 
 They give PyTorch's numbers but for rounding. Elsewhere they are PyTorch's own.
 """
@@ -19,44 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_THREADS = 4  # compiled activations have one thread; PyTorch's are faster with more than these
-
-
-def _find_onednn() -> tuple[Any, Any] | None:
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return None
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    pack, apply = (getattr(torch.ops.mkldnn, name, None) for name in names)
-    return None if pack is None or apply is None else (pack.default, apply.default)
-
-
-_ONEDNN = _find_onednn()
-_LARGE = (
-    2**26
-)  # products in a batch; with fewer, laying a weight out takes longer than a plan gains
-
-
-class PackedLinear:
-    """A linear layer with its weight at this moment.
-
-    For large batches it is laid out for oneDNN, which then is up to a tenth faster than MKL.
-
-    Args:
-        weight: [outputs, inputs], without gradient.
-        bias: [outputs].
-        rows: Size of most batches.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor, rows: int) -> None:
-        self._weight, self._bias, self._packed = weight, bias, None
-        if _ONEDNN is not None and _plain_cpu(weight) and rows * weight.numel() >= _LARGE:
-            self._packed = _ONEDNN[0](weight, rows)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[B, inputs] → [B, outputs]."""
-        if _ONEDNN is None or self._packed is None:
-            return functional.linear(x, self._weight, self._bias)
-        y: Tensor = _ONEDNN[1](x, self._packed, self._bias, "none", [], "")
-        return y
 
 
 def elu_(x: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from revbis.agents.common import (
 )
 from revbis.agents.drqv2 import balance, gradient_share, objective_metrics
 from revbis.agents.inference import elu_
+from revbis.agents.linear import linear
 from revbis.agents.settings import MODEL, MRQSettings, check_strides
 from revbis.io import schema
 from revbis.io.machine import check_bfloat16
@@ -243,6 +244,10 @@ class Layer(nn.Linear):
         _xavier(self.weight, *(fans or (inputs, outputs)))
         if bias:
             nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] → [..., outputs]."""
+        return linear(x, self.weight, self.bias)
 
 
 class PixelEncoder(nn.Module):

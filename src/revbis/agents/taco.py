@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from revbis.agents.base import InferenceState, tensors_of
-from revbis.agents.common import Linear, as_settings, check_batch, descent
+from revbis.agents.common import as_settings, check_batch, descent
 from revbis.agents.drqv2 import (
     ActorCritic,
     ActorCriticParts,
@@ -20,6 +20,7 @@ from revbis.agents.drqv2 import (
     acting_tensors,
     objective_metrics,
 )
+from revbis.agents.linear import Linear
 from revbis.agents.settings import TacoSettings
 from revbis.objectives.base import effective_rank
 from revbis.replay import Batch, Window

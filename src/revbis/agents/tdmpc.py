@@ -14,7 +14,6 @@ from torch.nn.utils import clip_grad_norm_
 from revbis.agents.base import BaseAgent, InferenceState, tensors_of
 from revbis.agents.common import (
     Adam,
-    Linear,
     as_device,
     as_settings,
     as_shape,
@@ -29,6 +28,7 @@ from revbis.agents.common import (
     restore,
 )
 from revbis.agents.drqv2 import linear_schedule, noisy_action
+from revbis.agents.linear import Linear
 from revbis.agents.settings import KERNELS, TDMPCSettings, feature_side
 from revbis.agents.tdmpc_planner import NOISE_CLIP, PackedModel, Search, following_mean, plan
 from revbis.io import schema

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional
 
 from revbis.agents.drqv2 import noisy_action
-from revbis.agents.inference import PackedLinear, elu_, elu_dot, normalised_tanh_
+from revbis.agents.inference import elu_, elu_dot, normalised_tanh_
+from revbis.agents.linear import PackedLinear, linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,7 +281,7 @@ class _PackedNetwork:
 
     def first(self, x: Tensor) -> Tensor:
         """The first layer, [N, inputs] → [N, hidden]."""
-        return functional.linear(x, *self._first)
+        return linear(x, *self._first)
 
     def first_of_one(self, z: Tensor, action: Tensor) -> Tensor:
         """The first layer of one z, [1, D], with many actions, [N, A]."""
@@ -292,7 +293,7 @@ class _PackedNetwork:
 
     def outputs(self, first: Tensor) -> Tensor:
         """What follows the first layer, [N, hidden] → [N, outputs]; overwrites it."""
-        return functional.linear(elu_(self._hidden(first)), *self._last)
+        return linear(elu_(self._hidden(first)), *self._last)
 
     def output(self, first: Tensor) -> Tensor:
         """The same of a network with one output, [N]."""

@@ -119,6 +119,7 @@ def _read_int(path: Path) -> int | None:
 
 _FACTS = Path("/proc/cpuinfo")
 _NUMBERS = ("cpu family", "model", "stepping", "CPU implementer", "CPU part")  # x86, then Arm
+_ZEN_5 = 26  # its family
 
 
 def processor() -> str:
@@ -127,14 +128,28 @@ def processor() -> str:
     On Linux with the numbers of its family and model: virtual machines often have no other name
     than "AMD EPYC" or "Intel Xeon Processor".
     """
-    try:
-        first, _, _ = _FACTS.read_text().partition("\n\n")
-    except OSError:  # not Linux
+    facts = _facts()
+    if not facts:
         return _brand() or platform.processor() or platform.machine()
-    lines = (line.partition(":") for line in first.splitlines())
-    facts = {name.strip(): value.strip() for name, _, value in lines}
     name = facts.get("model name") or platform.processor() or platform.machine()
     return ", ".join([name, *(f"{key} {facts[key]}" for key in _NUMBERS if key in facts)])
+
+
+def mkl_lacks_avx512() -> bool:
+    """Whether oneDNN multiplies 512 bits at once here, and MKL 256: on AMD's since Zen 5."""
+    facts = _facts()
+    ours = facts.get("vendor_id") == "AuthenticAMD" and int(facts.get("cpu family", 0)) >= _ZEN_5
+    return ours and "avx512f" in facts.get("flags", "").split()
+
+
+def _facts() -> dict[str, str]:
+    """What Linux says of the first processor; nothing elsewhere."""
+    try:
+        first, _, _ = _FACTS.read_text().partition("\n\n")
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
 
 
 def _brand() -> str:
