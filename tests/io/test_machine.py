@@ -168,6 +168,23 @@ def test_processor(facts, name, tmp_path, monkeypatch):
     assert machine.processor() == name
 
 
+@pytest.mark.parametrize(
+    ("vendor", "family", "flags", "lacks"),
+    [
+        ("AuthenticAMD", 26, "fma avx2 avx512f", True),
+        ("AuthenticAMD", 26, "fma avx2", False),
+        ("AuthenticAMD", 25, "fma avx2 avx512f", False),  # 256 bits at once, too
+        ("GenuineIntel", 26, "fma avx2 avx512f", False),
+        (None, 0, "", False),
+    ],
+)
+def test_where_mkl_lacks_avx512(vendor, family, flags, lacks, tmp_path, monkeypatch):
+    facts = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nflags\t\t: {flags}\n\nprocessor\t: 1"
+    (tmp_path / "cpuinfo").write_text(ARM if vendor is None else facts)
+    monkeypatch.setattr(machine, "_FACTS", tmp_path / "cpuinfo")
+    assert machine.mkl_lacks_avx512() == lacks
+
+
 def test_processor_of_a_mac(tmp_path, monkeypatch):
     """Its sysctl, here a program of that name."""
     monkeypatch.setattr(machine, "_FACTS", tmp_path / "none")
