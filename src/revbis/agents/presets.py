@@ -255,7 +255,7 @@ _MRQ_CPU: Values = _MRQ_PAPER | {
 
 # φ learns from images what a reward depends on; see docs/mrq.md.
 _MRQ_CPU_PIXELS: Values = {
-    "frames": (120_000, OURS),
+    "frames": (250_000, OURS),
     "pixels": (32, OURS),
     "centre_images": (True, OURS),
     "shift": (0, OURS),
