@@ -69,13 +69,14 @@ def test_results_and_gradients_are_those_of_pytorch(onednn, monkeypatch, shape, 
     x = torch.randn(*shape[:-1], 2 * shape[-1], generator=generator)[..., ::2].transpose(0, -2)
     weight = torch.randn(6, 7, generator=generator)
     bias = torch.randn(6, generator=generator) if biased else None
+    outer = torch.randn(functional.linear(x, weight).mT.shape, generator=generator)
     for trained in ((True, True), (True, False), (False, True)):
         found = []
         for function in (linear, functional.linear):
-            given = x.clone().requires_grad_(trained[0]), weight.clone().requires_grad_(trained[1])
+            given = x.detach().requires_grad_(trained[0]), weight.clone().requires_grad_(trained[1])
             offset = None if bias is None else bias.clone().requires_grad_(trained[1])
             y = function(*given, offset)
-            y.sin().mT.sum(dim=-1).mean().backward()
+            (y.mT * outer).sum().backward()  # its gradient is a transposed view
             leaves = (*given, *([] if offset is None else [offset]))
             found.append([y.detach(), *(each.grad for each in leaves)])
         for mine, wanted in zip(*found, strict=True):
@@ -85,6 +86,20 @@ def test_results_and_gradients_are_those_of_pytorch(onednn, monkeypatch, shape, 
     with torch.no_grad():
         torch.testing.assert_close(linear(x, weight, bias), functional.linear(x, weight, bias))
         assert calls_of(lambda: linear(x, weight, bias), monkeypatch) == 1
+
+
+def test_onednn_sees_no_other_strides(onednn, monkeypatch):
+    """With those it takes ten times as long."""
+    seen, operators = [], module._ONEDNN
+
+    def checked(x, y, *rest):
+        seen.append(all(each.is_contiguous() or each.t().is_contiguous() for each in (x, y)))
+        return operators.apply(x, y, *rest)
+
+    monkeypatch.setattr(module, "_ONEDNN", operators._replace(apply=checked))
+    layer, x = Linear(7, 6), torch.randn(5, 14)[:, ::2].requires_grad_()
+    layer(x).sum().backward()  # the gradient is one number, everywhere
+    assert seen == [True] * 3
 
 
 def test_products_of_single_vectors_are_pytorchs(onednn):
