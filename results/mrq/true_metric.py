@@ -28,7 +28,8 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def agents(panel: Axes) -> None:
     """MR.Q's embeddings, a dot with its interval over episodes for each seed."""
-    rows = table(FOLDER / "yardsticks.csv")
+    measured = table(FOLDER / "yardsticks.csv")
+    rows = [row for row in measured if row["run"].startswith("vectors/")]
     for name, (label, colour, offset) in LOOKS.items():
         for place, task in enumerate(reversed(TASKS)):
             for n, run in enumerate(row for row in rows if row["task"] == f"dmc:{task}"):
