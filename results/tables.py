@@ -14,8 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -799,6 +801,185 @@ def true_metric() -> Lines:
     yield from table(head, rows)
 
 
+BUDGETS = {"noisy": 80_000, "clean": 50_000}  # frames of a run
+TEN = 10  # seeds; with fewer nothing is told as a difference
+Groups = Sequence[Seeds]
+
+
+class Contrast(NamedTuple):
+    """A difference of means of independent groups, with Welch's 95% interval."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def text(self) -> str:
+        """The difference and its interval."""
+        low, high = short(self.low, sign=True), short(self.high, sign=True)
+        return f"{short(self.difference, sign=True)} [{low}, {high}]"
+
+
+def contrast(more: Groups, less: Groups) -> Contrast:
+    """The sum of the means of some groups minus that of others."""
+    values = [np.array(list(seeds.values())) for seeds in (*more, *less)]
+    signs = [1.0] * len(more) + [-1.0] * len(less)
+    difference = sum(sign * each.mean() for sign, each in zip(signs, values, strict=True))
+    parts = np.array([each.var(ddof=1) / len(each) for each in values])
+    error = math.sqrt(parts.sum())
+    counts = np.array([len(each) for each in values])
+    freedom = parts.sum() ** 2 / (parts**2 / (counts - 1)).sum()
+    reach = float(stats.t.ppf(0.975, freedom)) * error
+    p = 2 * float(stats.t.sf(abs(difference) / error, freedom))
+    return Contrast(float(difference), difference - reach, difference + reach, p)
+
+
+def represented(setting: str, column: str = "mean_return") -> dict[str, dict[int, float]]:
+    """Final returns of the finished runs of a setting, by what trained the encoders and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for _, row in compare.rows(RESULTS / "representations" / setting, "evaluations.csv"):
+        if int(row["frames"]) == BUDGETS[setting]:
+            losses = Path(row["run"]).parts[1]
+            found.setdefault(losses, {})[int(row["seed"])] = float(row[column])
+    return {losses: seeds for losses, seeds in found.items() if len(seeds) > 1}
+
+
+def heights(setting: str) -> dict[str, list[float]]:
+    """Areas under the curves of the same runs, divided by the frames: mean returns of training."""
+    curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for _, row in compare.rows(RESULTS / "representations" / setting, "evaluations.csv"):
+        if int(row["frames"]) <= BUDGETS[setting]:
+            curves[Path(row["run"]).parts[1], row["seed"]][int(row["frames"])] = float(
+                row["mean_return"]
+            )
+    found: dict[str, list[float]] = defaultdict(list)
+    for (losses, _), points in curves.items():
+        if max(points) == BUDGETS[setting]:
+            found[losses].append(
+                float(area(np.array(list(points)), np.array(list(points.values()))))
+            )
+    return found
+
+
+def losses_text(losses: str) -> str:
+    """The losses as they are typed: `model laws`."""
+    rest = losses.removeprefix("model-")
+    return f"`{losses}`" if rest == losses else f"`model {rest}`"
+
+
+def representations(setting: str) -> Lines:
+    """What trains the encoders, how far the agents came, and how far they are from `model`.
+
+    No difference is told below ten seeds.
+    """
+    scores, curves = represented(setting), heights(setting)
+    gaps = represented(setting, "train_mean_return") if setting == "noisy" else {}
+    told = [losses for losses, seeds in scores.items() if len(seeds) >= TEN]
+    others = [losses for losses in told if losses != "model"] if "model" in told else []
+    found = {losses: contrast([scores[losses]], [scores["model"]]) for losses in others}
+    corrected = dict(zip(others, holm([each.p for each in found.values()]), strict=True))
+    rows = []
+    for losses, seeds in sorted(scores.items(), key=lambda item: -mean(item[1].values())):
+        row = [losses_text(losses), str(len(seeds)), spread(seeds), share(seeds, TASKS[0])]
+        row.append(f"{short(min(seeds.values()))} to {short(max(seeds.values()))}")
+        row.append(short(mean(curves[losses])))
+        if gaps:
+            row.append(spread({seed: gaps[losses][seed] - value for seed, value in seeds.items()}))
+        text = ""
+        if losses in found:
+            one = found[losses]
+            text = f"{one.text}; {p_text(one.p)}, {p_text(corrected[losses])}"
+        rows.append([*row, text])
+    head = ["trained by", "seeds", "return", PUBLISHED, "of single seeds", "mean of the curve"]
+    head += ["training minus evaluation variants"] if gaps else []
+    if not found:
+        yield from table(head, [row[:-1] for row in rows])
+        return
+    yield from table([*head, "minus `model`; p, Holm"], rows)
+
+
+KEPT = {
+    "true": ("ρ with U", 2),
+    "state_r2": ("state R²", 2),
+    "instance_r2": ("instance R²", 2),
+    "shadow_r2": ("shadow R²", 2),
+    "value": ("ρ with ΔV", 2),
+    "effective_rank": ("rank", 1),
+}
+
+
+def represented_embeddings(setting: str) -> Lines:
+    """What φ and ψ of trained agents keep, means over seeds."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for _, row in compare.rows(RESULTS / "representations" / setting, "yardsticks.csv"):
+        found.setdefault(Path(row["run"]).parts[1], []).append(row)
+    rows = []
+    for losses in sorted(found, key=lambda each: -mean(float(r["phi_true"]) for r in found[each])):
+        for part, shown in TRUE.items():
+            cells = [
+                short(mean(float(row[f"{part}_{name}"]) for row in found[losses]), digits)
+                for name, (_, digits) in KEPT.items()
+            ]
+            rows.append([losses_text(losses), shown, str(len(found[losses])), *cells])
+    yield from table(["trained by", "of", "seeds", *(text for text, _ in KEPT.values())], rows)
+
+
+# Number, what, groups that are added, groups that are subtracted, and where it should be.
+Prediction = tuple[str, str, Sequence[str], Sequence[str], float, float]
+FAR = math.inf
+PREDICTED: tuple[Prediction, ...] = (
+    ("1", "`model`, clean − noisy", ["clean/model"], ["noisy/model"], 50, FAR),
+    (
+        "2", "the same of `zp` − of `model`",
+        ["clean/zp", "noisy/model"], ["noisy/zp", "clean/model"], 50, FAR,
+    ),
+    ("3", "`laws` − `zp`, noisy", ["noisy/laws"], ["noisy/zp"], 50, FAR),
+    ("4", "`model` − `laws`, clean", ["clean/model"], ["clean/laws"], 50, FAR),
+    *(
+        ("5", f"`model` − `{name}`, {where}", [f"{where}/model"], [f"{where}/{name}"], 200, FAR)
+        for name in ("simsr-rev-full", "simsr-rev") for where in BUDGETS
+    ),
+    ("6", "`model laws` − `model`, noisy", ["noisy/model-laws"], ["noisy/model"], 0, FAR),
+    ("6", "`model laws` − `model`, clean", ["clean/model-laws"], ["clean/model"], -50, 50),
+    *(
+        (
+            "7", f"`model simsr-rev-full` − `model`, {where}",
+            [f"{where}/model-simsr-rev-full"], [f"{where}/model"], -50, 50,
+        )
+        for where in BUDGETS
+    ),
+    (
+        "8", "`simsr-rev-full` − `simsr-rev`, noisy",
+        ["noisy/simsr-rev-full"], ["noisy/simsr-rev"], 0, FAR,
+    ),
+)  # fmt: skip
+
+
+def represented_predictions() -> Lines:
+    """Every prediction with what came; "not yet" below ten seeds of all that it compares."""
+    scores = {
+        f"{setting}/{losses}": seeds
+        for setting in BUDGETS
+        for losses, seeds in represented(setting).items()
+    }
+    rows = []
+    for number, what, more, less, least, most in PREDICTED:
+        bound = f"> {short(least)}" if most == FAR else f"within {short(most)}"
+        groups = [[scores.get(name, {}) for name in names] for names in (more, less)]
+        if min(len(seeds) for each in groups for seeds in each) < TEN:
+            rows.append([number, what, bound, "", "not yet"])
+            continue
+        one = contrast(*groups)
+        verdict = "open"
+        if least < one.low and one.high < most:
+            verdict = "held"
+        elif one.high < least or one.low > most:
+            verdict = "refuted"
+        rows.append([number, what, bound, one.text, verdict])
+    yield from table(["", "difference of mean returns", "predicted", "came", "verdict"], rows)
+
+
 DREAMER_FRAMES = (0, 10_000, 20_000, 30_000)
 
 
@@ -852,6 +1033,11 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "by-buffers": by_buffers,
         "buffers": partial(buffers, OLD + NEW),
         "scale": partial(alone, SCALE, *FIVE_METHODS),
+    },
+    "representations": {
+        "noisy": partial(representations, "noisy"),
+        "noisy-embeddings": partial(represented_embeddings, "noisy"),
+        "predictions": represented_predictions,
     },
     "pixels": {
         **{
