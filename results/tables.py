@@ -2,8 +2,9 @@
 
 python results/tables.py     writes them anew: what is between <!-- NAME --> and <!-- end -->
 
-Intervals and tests are those of revbis.analysis.stats. "p, Holm" is p of the sign-flip test, and
-the same with Holm's correction for the rows of the column.
+Intervals and tests are those of revbis.analysis.stats, in representations those of Welch. "p, Holm"
+is p of the test (elsewhere the sign-flip test), and the same with Holm's correction for the rows of
+the column.
 """
 
 import csv

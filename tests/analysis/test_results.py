@@ -146,6 +146,38 @@ def test_a_page_has_a_place_for_every_table() -> None:
     assert page == "a\n<!-- one -->\n\nnew\n\n<!-- end -->\nb"
 
 
+def test_contrasts_are_welchs() -> None:
+    rng = np.random.default_rng(0)
+    one, other = (dict(enumerate(rng.normal(0, s, n).tolist())) for s, n in ((1, 12), (3, 10)))
+    found = PAGES["contrast"]([one], [other])
+    values = [list(each.values()) for each in (one, other)]
+    wanted = scipy.stats.ttest_ind(*values, equal_var=False)
+    assert found.p == pytest.approx(wanted.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(wanted.confidence_interval(0.95)))
+    twice = PAGES["contrast"]([one, other], [other, one])
+    assert twice.difference == pytest.approx(0) and twice.low == -twice.high < found.low
+
+
+def test_predictions_have_verdicts_from_ten_seeds_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    means = {"model": 500, "laws": 600, "model-laws": 700, "zp": 500, "simsr-rev-full": 460}
+    names = PAGES["represented_predictions"].__globals__
+
+    def verdicts(seeds: int) -> dict[str, str]:
+        spread = np.linspace(-70, 70, seeds)
+        scores = {name: dict(enumerate(mean + spread)) for name, mean in means.items()}
+        monkeypatch.setitem(names, "represented", lambda _: scores)
+        rows = [row.split("|")[2:6] for row in list(PAGES["represented_predictions"]())[2:]]
+        return {what.strip(): verdict.strip() for what, _, _, verdict in rows}
+
+    assert set(verdicts(9).values()) == {"not yet"}
+    ten = verdicts(10)
+    assert ten["`laws` − `zp`, noisy"] == "held"  # +100, wanted more than 50
+    assert ten["`model laws` − `model`, clean"] == "refuted"  # +200, wanted within 50
+    assert ten["`model` − `simsr-rev-full`, noisy"] == "refuted"  # +40, wanted more than 200
+    assert ten["the same of `zp` − of `model`"] == "open"  # 0 ± 60, wanted more than 50
+    assert ten["`simsr-rev-full` − `simsr-rev`, noisy"] == "not yet"  # one of them has no run
+
+
 @pytest.mark.parametrize(
     ("value", "digits", "sign", "text"),
     [
