@@ -47,12 +47,9 @@ def normalised_tanh_(x: Tensor, norm: nn.LayerNorm) -> Tensor:
     return x
 
 
-def _plain_cpu(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype == torch.float32
-
-
 def _compiled_is_faster(x: Tensor) -> bool:
-    return _plain_cpu(x) and x.is_contiguous() and torch.get_num_threads() <= _MOST_THREADS
+    plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.is_contiguous()
+    return plain and torch.get_num_threads() <= _MOST_THREADS
 
 
 _ZERO, _TWO, _LEAST = (np.float32(number) for number in (0, 2, -18))  # e⁻¹⁸ − 1 rounds to −1

@@ -138,8 +138,9 @@ def processor() -> str:
 def mkl_lacks_avx512() -> bool:
     """Whether oneDNN multiplies 512 bits at once here, and MKL 256: on AMD's since Zen 5."""
     facts = _facts()
-    ours = facts.get("vendor_id") == "AuthenticAMD" and int(facts.get("cpu family", 0)) >= _ZEN_5
-    return ours and "avx512f" in facts.get("flags", "").split()
+    amd = facts.get("vendor_id") == "AuthenticAMD"
+    recent = amd and int(facts.get("cpu family", 0)) >= _ZEN_5
+    return recent and "avx512f" in facts.get("flags", "").split()
 
 
 def _facts() -> dict[str, str]:
