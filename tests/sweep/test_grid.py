@@ -122,6 +122,20 @@ def test_a_set_value_must_be_for_a_method_that_is_left(tmp_path):
         choose_grid(str(path), methods=["drqv2", "tdmpc"], settings=["mode=joint"])
 
 
+def test_overrides_can_be_chosen_by_name():
+    whole = choose_grid("mrq-representations")
+    some = choose_grid("mrq-representations", overrides=["laws", "model"], seeds=[3])
+    assert some.overrides == {name: whole.overrides[name] for name in ("model", "laws")}
+    runs = [(config.out.name, config.seed) for config in some.configs(Path("runs"))]
+    assert runs == [("model", 3), ("laws", 3)]
+    with pytest.raises(ValueError, match=r"--overrides must be one of model, .*'law'.*laws"):
+        choose_grid("mrq-representations", overrides=["law"])
+    with pytest.raises(ValueError, match="mrq-cpu has no overrides to choose from"):
+        choose_grid("mrq-cpu", overrides=["laws"])
+    with pytest.raises(ValueError, match="--overrides chooses among those of a grid"):
+        choose_grid(None, tasks=["dmc:cheetah_run"], methods=["mrq"], overrides=["laws"])
+
+
 def folders(methods, overrides):
     """Below "out", the folders of a grid's runs with their weight of the objective, by method."""
     grid = grid_from({"tasks": "a:b", "methods": methods, "seeds": 1, "overrides": overrides})

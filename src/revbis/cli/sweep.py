@@ -37,6 +37,7 @@ def command(
     seeds: tuple[int, ...] = (),
     preset: Literal["paper", "cpu"] | None = None,
     set: tuple[str, ...] = (),  # noqa: A002 (the flag's name)
+    overrides: tuple[str, ...] = (),
     out: str = "runs",
     backend: Annotated[Backend, tyro.conf.arg(name="")] = HERE,
     dry_run: bool = False,
@@ -61,6 +62,7 @@ def command(
         seeds: Seeds; 1 2 3 when not given.
         preset: Where settings come from; cpu when not given.
         set: Settings for every run as NAME=VALUE, such as frames=20000.
+        overrides: Names of the grid's overrides to train; all when not given.
         out: Folder for all runs: a path that every machine sees, or an fsspec URL with Ray.
         backend: Where runs train.
         dry_run: Print the runs, their folders, and the projected time, memory and disk space.
@@ -69,7 +71,13 @@ def command(
         retry_failed: Retry runs that were given up.
     """
     chosen = choose_grid(
-        grid, tasks=tasks, methods=methods, seeds=seeds, preset=preset, settings=set
+        grid,
+        tasks=tasks,
+        methods=methods,
+        seeds=seeds,
+        preset=preset,
+        settings=set,
+        overrides=overrides,
     )
     plan = make_plan(chosen, out, backend, retry_failed=retry_failed)
     if dry_run or measure:

@@ -149,8 +149,18 @@ def choose_grid(
     seeds: Sequence[int] = (),
     preset: str | None = None,
     settings: Sequence[str] = (),
+    overrides: Sequence[str] = (),
 ) -> Grid:
     """The grid of that name, with the values of flags in place of its own; None for flags alone.
+
+    Args:
+        name: A YAML file, or a grid that ships with the package.
+        tasks: In place of its own, unless empty.
+        methods: Likewise.
+        seeds: Likewise.
+        preset: Likewise, unless None.
+        settings: Further settings for every run, as NAME=VALUE.
+        overrides: Names of those of its overrides that are wanted; empty for all.
 
     Raises:
         ValueError: If there is no such grid, or it cannot be trained.
@@ -158,6 +168,8 @@ def choose_grid(
     values = {"tasks": tasks, "methods": methods, "seeds": seeds, "preset": preset}
     flags = {key: value for key, value in values.items() if value}
     extra = parse_settings(settings)
+    if name is None and overrides:
+        raise ValueError("--overrides chooses among those of a grid: give one that has them")
     if name is None:
         if not tasks or not methods:
             raise ValueError(
@@ -166,9 +178,21 @@ def choose_grid(
             )
         return grid_from(flags | {"settings": extra}, "the flags")
     grid = read_grid(name)
+    if overrides:
+        grid = replace(grid, overrides=_chosen(grid.overrides, overrides, name))
     grid = replace(grid, **flags, settings={**grid.settings, **extra})  # type: ignore[arg-type]
     _check_used("--set", extra, grid.methods)  # the file's own may be for methods that are left out
     return grid
+
+
+def _chosen(
+    overrides: Mapping[str, dict[str, Any]], names: Sequence[str], grid: str
+) -> dict[str, dict[str, Any]]:
+    if not overrides:
+        raise ValueError(f"{grid} has no overrides to choose from")
+    for name in names:
+        schema.choice(name, overrides, "--overrides")
+    return {name: settings for name, settings in overrides.items() if name in names}
 
 
 def grid_from(values: object, name: str = "the grid") -> Grid:
