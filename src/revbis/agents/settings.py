@@ -277,7 +277,7 @@ class DrQV2Settings(ActorCriticSettings):
     learned."""
     reward_scale: Literal["none", "running"] | None = None
     """Divide the objective's reward gaps by their running mean; None for the objective's
-    default: running for the -full methods."""
+    default: running for the -full methods and means-pairs."""
     objective_hidden: Size | None = None
     """Width of the objective's hidden layer; None for the objective's default."""
 

@@ -1,4 +1,4 @@
-"""Tasks in pixels from DeepMind Control, Meta-World and Gymnasium, as `gymnasium.Env`s.
+"""Tasks of DeepMind Control, Meta-World and Gymnasium, from pixels or vectors, as `gymnasium.Env`s.
 
 env = make_env("dmc:cheetah_run", seed=1)
 observation, info = env.reset()
