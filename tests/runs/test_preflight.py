@@ -52,6 +52,11 @@ def test_what_no_machine_can_run_is_refused(config, changes, message, here):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("distractor", ["noise", "shapes", "instance"])
+def test_a_moving_background_passes(config, distractor):
+    check(config.with_settings(task="dmc:cheetah_run", distractor=distractor))
+
+
 def test_bfloat16_is_left_to_a_machine_that_has_it(config, monkeypatch):
     half = config.with_settings(device="cpu", precision="bfloat16")
     monkeypatch.setattr(machine, "bfloat16_units", lambda: "")

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from revbis.agents import resolve
-from revbis.envs import EnvironmentSettings
-from revbis.envs.distractors import GAUSSIAN, Distractor
+from revbis.envs import EnvironmentSettings, make_background
+from revbis.envs.distractors import GAUSSIAN
 from revbis.envs.suites import check_task
 from revbis.io.machine import check_bfloat16
 from revbis.io.plugins import is_installed, load_factory, missing_text
@@ -94,7 +94,7 @@ def _check_machine(config: Config) -> None:
     try:
         check_task(config.task)
         if config.distractor not in (None, GAUSSIAN):
-            Distractor(config.distractor, config.pixels)
+            make_background(config.environment, "train")
     except ModuleNotFoundError as absent:
         raise UnfitMachineError(str(absent)) from None
     if config.wandb and not is_installed("wandb"):
