@@ -35,6 +35,18 @@ def descent(optimisers: Mapping[str, Adam], *names: str) -> Iterator[None]:
         optimiser.step()
 
 
+@contextmanager
+def frozen(*networks: nn.Module) -> Iterator[None]:
+    """Within the context, parameters of the networks get no gradient."""
+    for network in networks:
+        network.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for network in networks:
+            network.requires_grad_(True)
+
+
 class Group(TypedDict):
     """Parameters with their learning rate."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revbis.agents.base import BaseAgent
 from revbis.agents.common import (
     as_device,
     as_settings,
@@ -212,7 +213,7 @@ _METRICS = {  # sheeprl's metrics under this package's names
 }
 
 
-class DreamerV3:
+class DreamerV3(BaseAgent):
     """sheeprl's world model, actor and critic, which learn from sequences and imagination.
 
     Training and evaluation each have a memory of their episode and random numbers of their own: an
@@ -259,10 +260,6 @@ class DreamerV3:
         """The next action is an episode's first: the memory starts from nothing."""
         self._new_episode = True
 
-    def status(self) -> dict[str, float]:
-        """Nothing to show."""
-        return {}
-
     @torch.no_grad()
     def act(self, observation: NDArray[Any], step: int, *, explore: bool) -> NDArray[np.float32]:
         """The action for the newest observation of an episode, [A] in [−1, 1].
@@ -297,10 +294,6 @@ class DreamerV3:
         encoder = self.parts.networks["world_model"].encoder
         features: Tensor = encoder(self._scaled(observations.to(self.device)[None]))
         return features[0]
-
-    def distance(self, x: Tensor, y: Tensor) -> Tensor:
-        """The Euclidean distance, [N, D] × [M, D] → [N, M]."""
-        return torch.cdist(x, y)
 
     def update(self, replay: Replay, step: int, *, with_metrics: bool = False) -> Metrics:  # noqa: ARG002
         """One update on sequences from the replay buffer; see `learn`."""

@@ -6,7 +6,6 @@ First the networks, then what DrQ-v2 shares with agents built on it, then the ag
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +27,7 @@ from revbis.agents.common import (
     convolution,
     descent,
     fitting,
+    frozen,
     restore,
     scaled_pixels,
 )
@@ -39,7 +39,7 @@ from revbis.objectives import make_objective, simsr_distance
 from revbis.objectives.base import BaseObjective
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -290,17 +290,6 @@ class ActorCriticParts:
         trunk = self.critic.trunk(self.readouts(features, "critic")[0]).float()
         phi = self.phi(features)
         return {"trunk": trunk} if phi is None else {"phi": phi, "trunk": trunk}
-
-    @contextmanager
-    def frozen_critic(self) -> Iterator[None]:
-        """Within the context, parameters of critic and tokens get no gradient."""
-        for network in (self.critic, self.tokens):
-            network.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for network in (self.critic, self.tokens):
-                network.requires_grad_(True)
 
     def modules(self) -> dict[str, Any]:
         """The networks by name, as a checkpoint has them; no tokens where they are the actions."""
@@ -723,7 +712,7 @@ class ActorCritic(BaseAgent):
                 (readout,) = parts.readouts(features, "critic")
             before_tanh = parts.policy.logits(parts.readouts(features, "actor")[0])
             action = self.noisy(torch.tanh(before_tanh), deviation)
-            with parts.frozen_critic():
+            with frozen(parts.critic, parts.tokens):
                 q1, q2 = parts.critic(readout, parts.tokens(action))
         loss = -torch.minimum(q1, q2).mean()
         metrics = {"actor_loss": loss.detach()}

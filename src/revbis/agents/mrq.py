@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from revbis.agents.common import (
     check_tensor,
     descent,
     fitting,
+    frozen,
     moved,
     observation_type,
     restore,
@@ -46,7 +46,7 @@ from revbis.objectives.registry import trains_psi
 from revbis.replay import TransitionReplay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -821,7 +821,7 @@ class MRQ(BaseAgent):
             loss.backward()  # type: ignore[no-untyped-call]
             norm = clip_grad_norm_(networks.values.parameters(), s.gradient_clip, foreach=True)
         # The policy.
-        with _frozen(networks.psi, networks.values):
+        with frozen(networks.psi, networks.values):
             with self._precision():
                 logits = self._full(networks.policy(zs))
                 action = self._activated(logits, self._update_generator)
@@ -934,18 +934,6 @@ def _ensure_psi_is_trained(
             f"nothing trains the state-action encoder: {' and '.join(settings.objectives)} must "
             f"take it as psi, or add {MODEL} to --representation"
         )
-
-
-@contextmanager
-def _frozen(*networks: nn.Module) -> Iterator[None]:
-    """Within the context, parameters of the networks get no gradient."""
-    for network in networks:
-        network.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for network in networks:
-            network.requires_grad_(True)
 
 
 def acting(agent: MRQ) -> InferenceState:

@@ -22,7 +22,9 @@ from revbis.agents.common import (
     check_state,
     check_tensor,
     convolution,
+    descent,
     fitting,
+    frozen,
     moved,
     observation_type,
     restore,
@@ -482,12 +484,10 @@ class TDMPC(BaseAgent):
         losses = sequence_losses(predicted, target, s.loss_decay)
         total = s.consistency_weight * losses.consistency
         total = total + s.reward_weight * losses.reward + s.value_weight * losses.value
-        optimiser = self.optimisers["model"]
-        optimiser.zero_grad()
         loss = (weight * total).mean()
-        (loss / s.horizon).backward()  # type: ignore[no-untyped-call]
-        norm = clip_grad_norm_(model.learned(), s.gradient_clip)
-        optimiser.step()
+        with descent(self.optimisers, "model"):
+            (loss / s.horizon).backward()  # type: ignore[no-untyped-call]
+            norm = clip_grad_norm_(model.learned(), s.gradient_clip)
         metrics = {
             "model_loss": loss.detach(),
             "consistency_loss": losses.consistency.detach().mean(),
@@ -520,15 +520,12 @@ class TDMPC(BaseAgent):
         """Updates the policy to increase the smaller value along the predicted states."""
         model, s = self.model, self.settings
         z = latents.flatten(0, 1)
-        model.values.requires_grad_(False)
-        value = model.value(z, self._noisy(model.policy(z))).reshape(latents.shape[:2])
-        model.values.requires_grad_(True)
+        with frozen(model.values):
+            value = model.value(z, self._noisy(model.policy(z))).reshape(latents.shape[:2])
         loss = policy_loss(value, s.loss_decay)
-        optimiser = self.optimisers["actor"]
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        clip_grad_norm_(model.actor.parameters(), s.gradient_clip)
-        optimiser.step()
+        with descent(self.optimisers, "actor"):
+            loss.backward()  # type: ignore[no-untyped-call]
+            clip_grad_norm_(model.actor.parameters(), s.gradient_clip)
         return {"actor_loss": loss.detach()}
 
     def _noisy(self, mean: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revbis.agents.common import descent
 from revbis.agents.drqv2 import ActorCritic, Parts, noisy_action
 from revbis.agents.registry import resolve
 from revbis.agents.settings import DrQV2Settings
@@ -201,9 +202,7 @@ class OfflineTraining:
                 f"{method} needs actions of the run's policy, which only DrQ-v2 runs can give; "
                 f"the run's method is {source.config.method}; name others with --methods"
             )
-        optimisers = self._parts.make_optimisers()
-        names = [name for name in ("objective", "coefficient") if name in optimisers]
-        self._optimisers = [optimisers[name] for name in names]
+        self._optimisers = self._parts.make_optimisers()
         self._generator = torch.Generator().manual_seed(seed)
         self._seed = seed
 
@@ -217,11 +216,8 @@ class OfflineTraining:
         replay = self._source.replay(self._seed, one_step=self._settings.one_step)
         for step in range(1, steps + 1):
             out = self._compare(replay.sample(self._settings.batch_size))
-            for optimiser in self._optimisers:
-                optimiser.zero_grad()
-            out.loss.backward()  # type: ignore[no-untyped-call]
-            for optimiser in self._optimisers:
-                optimiser.step()
+            with descent(self._optimisers, "objective", "coefficient"):
+                out.loss.backward()  # type: ignore[no-untyped-call]
             if step % _REPORT_EVERY == 0:
                 progress(_REPORT_EVERY)
         progress(steps % _REPORT_EVERY)
