@@ -482,6 +482,26 @@ def test_an_objective_of_ones_own_needs_psi_or_the_model():
     assert agent.settings.code == (with_psi,)
 
 
+def test_an_objective_that_would_train_psi_twice_is_refused():
+    with pytest.raises(ValueError, match="has the agent's ψ among its own parameters"):
+        tiny_agent(representation=(f"{__name__}:make_owning_psi",))
+
+
+def make_owning_psi(latent_dim, action_dim, psi=None):
+    """One that takes ψ as a part of its own."""
+    objective = make_objective("zp", latent_dim, action_dim)
+    objective.psi = psi
+    return objective
+
+
+def test_large_rewards_can_be_resumed():
+    agent = tiny_agent()
+    agent.begin_period(1e13)
+    tiny_agent().load_state_dict(agent.state_dict())
+    with pytest.raises(ValueError, match="scale must be finite and above 0"):
+        agent.load_state_dict(agent.state_dict() | {"scale": 0.0})
+
+
 def make_with_psi(latent_dim, action_dim, psi=None):
     """An objective of a user's own that compares state-action pairs."""
     return make_objective("simsr-rev", latent_dim, action_dim, psi=psi)
@@ -501,6 +521,8 @@ def test_other_losses_are_refused(names, message):
         MRQSettings(representation=names)
     with pytest.raises(ValueError, match="batch_size must be at least 2 to form pairs for zp"):
         MRQSettings(representation=("zp",), batch_size=1)
+    with pytest.raises(ValueError, match=r"batch_size · \(horizon \+ 1\) must be at most"):
+        MRQSettings(batch_size=256, horizon=4096)
 
 
 # Discrete actions

@@ -112,15 +112,24 @@ def test_only_the_objective_trains_and_the_run_is_not_changed(run: Config) -> No
 
 
 def test_policy_actions_are_those_of_the_trained_actor(run: Config) -> None:
-    source, (_, agent) = (
-        ReplaySource(run.directory, trust=True),
-        open_run(run.directory, trust=True),
-    )
+    source = ReplaySource(run.directory, trust=True)
+    agent = open_run(run.directory, trust=True).agent
     seen = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
     source._agent.deviation = lambda step: 0.0  # type: ignore[union-attr]
     actions = source.policy_actions(torch.from_numpy(seen), torch.Generator())
     wanted = np.stack([agent.act(each, 0, explore=False) for each in seen])
     assert np.allclose(actions.numpy(), wanted, atol=1e-5)
+
+
+def test_agent_and_replay_buffer_are_of_the_same_checkpoint(here: Path) -> None:
+    config = tiny_config(here, task="tests.runs:Walk", frames=160, checkpoint_every=150)
+    assert train(config)
+    older, newest = sorted((config.directory / "checkpoints").glob("frame-*"))
+    (newest / "state.json").write_text("")
+    source = ReplaySource(config.directory, trust=True)
+    saved = torch.load(older / "agent.pt", weights_only=True)["networks"]["encoder"]
+    for name, value in source._agent.state_dict()["networks"]["encoder"].items():
+        assert torch.equal(value, saved[name])
 
 
 def test_the_replay_buffer_is_the_runs_and_drawn_by_the_seed(run: Config) -> None:
@@ -250,7 +259,7 @@ def test_as_many_processes_as_fit_into_memory(
 ) -> None:
     free = buffers * memory_bytes(run)  # the run's buffer is in memory, too
     monkeypatch.setattr("revbis.io.machine.available_bytes", lambda: free)
-    monkeypatch.setattr("revbis.representation.workers.usable_cores", lambda: 3)
+    monkeypatch.setattr("revbis.io.machine.usable_cores", lambda: 3)
     asked = []
     monkeypatch.setattr("revbis.cli.offline._run", lambda *args: asked.append(args[2]))
     main(["offline", "--trust", "--replay", str(run.directory), "--methods", "simsr"])

@@ -1,5 +1,6 @@
 """The objectives of the grid and DBC: losses against loops, gradients, options, metrics."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -488,6 +489,20 @@ def test_non_finite_inputs_are_named_with_count_and_step(name, tensor) -> None:
     with pytest.raises(NonFiniteError, match=f"{tensor} has 2 non-finite values .* step 1") as info:
         run(objective, inputs)
     assert (info.value.tensor, info.value.count, info.value.step) == (tensor, 2, 1)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_refused_batch_is_not_remembered(name) -> None:
+    objective = build(name)
+    run(objective, batch())
+    before = copy.deepcopy(objective.state_dict())
+    for tensor in ("reward", "discount"):
+        inputs = {k: v.detach().clone() for k, v in batch().items()}
+        inputs[tensor][1] = float("nan")
+        with pytest.raises(NonFiniteError):
+            run(objective, inputs)
+    for key, value in objective.state_dict().items():
+        assert torch.equal(value, before[key]), key
 
 
 def test_a_non_finite_loss_is_named() -> None:

@@ -416,6 +416,28 @@ def test_constant_rewards_have_no_distances_and_are_told(caplog) -> None:
     assert set(objective.levels.tolist()) == {0.0, 1.0}
 
 
+def test_horizons_that_windows_do_not_reach_are_refused() -> None:
+    objective, batch = make_objective("laws", 4, 2, hidden=8), random_batch()
+    call(objective, batch._replace(discount=torch.full_like(batch.discount, 0.999)))
+    z = batch.z
+    assert torch.equal(objective.distance(z, z), objective.at(gamma=0.995).distance(z, z))
+    for horizon in ({"gamma": 0.996}, {"c": 0.999}):
+        with pytest.raises(ValueError, match=r"must be at most 0.995, got 0.99.: the windows"):
+            objective.at(**horizon)
+    weights = window_weights(objective.windows, 0.995).weights
+    assert 0.92 < 0.005 * weights.sum() < 0.94
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_embeddings_may_have_any_float_type(name) -> None:
+    objective, batch = make_objective(name, 4, 2, hidden=8), random_batch()
+    call(objective, batch)
+    z = batch.z.detach()
+    torch.testing.assert_close(
+        objective.distance(z.double(), z.double()), objective.distance(z, z), check_dtype=False
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reward_that_is_not_a_number_is_refused_and_not_kept(name) -> None:
     objective, batch = make_objective(name, 4, 2, hidden=8), random_batch()

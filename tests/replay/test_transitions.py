@@ -153,6 +153,8 @@ def test_wrong_arguments_are_refused():
     replay = filled()
     with pytest.raises(ValueError, match="length must be at least 1"):
         replay.sample_windows(2, 0)
+    with pytest.raises(ValueError, match=r"batch_size · \(length \+ 1\) must be at most"):
+        replay.sample_windows(2, 10**12)
     entry = replay.sample_transitions(4).entry
     with pytest.raises(ValueError, match=r"priority must have shape \(4,\), got \(3,\)"):
         replay.set_priorities(entry, np.ones(3))

@@ -57,6 +57,33 @@ def test_a_manifest_lists_every_file_as_it_is(tmp_path):
         assert list(entry.items()) == [("bytes", path.stat().st_size), ("digest", digest(path))]
 
 
+def test_one_that_replaces_another_of_its_frame_loses_neither(tmp_path, monkeypatch):
+    run = Run(tmp_path, keep=1)
+    kept = run.save()
+    rename = Path.rename
+
+    def again():
+        state = {"replay": run.replay.state(), "again": True}
+        return run.checkpoints.save(run.frames, {}, state, run.replay)
+
+    def interrupted(path, target):
+        if path.name == f".{kept.name}":
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        again()
+    monkeypatch.undo()
+    assert "again" not in Checkpoints(tmp_path, 1).resume().state
+    kept.rename(tmp_path / f".replaced-{kept.name}")  # as a killed process leaves it
+    assert "again" not in Checkpoints(tmp_path, 1).resume().state
+    run.resumed()
+    assert again() == kept
+    assert "again" in Checkpoints(tmp_path, 1).resume().state
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_piece_is_not_read_again(tmp_path, resumed):
     """Nor is its damage therefore taken for its content."""

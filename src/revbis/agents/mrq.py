@@ -46,7 +46,7 @@ from revbis.objectives.registry import trains_psi
 from revbis.replay import TransitionReplay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -529,7 +529,7 @@ class MRQ(BaseAgent):
             self.networks = networks.to(self.device)
             self.objectives = {name: self._objective(name) for name in settings.objectives}
         self.target = Target(self.networks)
-        _ensure_psi_is_trained(self.networks.psi, settings, self.objectives.values())
+        _check_psi(self.networks.psi, settings, self.objectives.values())
         self.optimisers = self._make_optimisers()
         self._bins = reward_bins(self.device)
         self._explore_generator = torch.Generator().manual_seed(seeds[1])
@@ -920,14 +920,26 @@ class MRQ(BaseAgent):
             restore(self._explore_generator, state["explore_generator"])
             restore(self._update_generator, state["update_generator"])
             self._updates = schema.integer(state["updates"], "updates", 0)
-            self._scale = schema.positive(state["scale"], "scale")
-            self._target_scale = schema.positive(state["target_scale"], "target_scale")
+            self._scale = _unit(state["scale"], "scale")
+            self._target_scale = _unit(state["target_scale"], "target_scale")
 
 
-def _ensure_psi_is_trained(
-    psi: nn.Module, settings: MRQSettings, objectives: Iterable[Objective]
-) -> None:
-    """Refuses objectives of the user's own that leave ψ as it is, which settings cannot see."""
+def _unit(value: object, name: str) -> float:
+    """A unit of values: as large or small as rewards are."""
+    unit = schema.number(value, name)
+    if not 0 < unit < math.inf:
+        raise ValueError(f"{name} must be finite and above 0, got {unit}")
+    return unit
+
+
+def _check_psi(psi: nn.Module, settings: MRQSettings, objectives: Collection[Objective]) -> None:
+    """Refuses objectives of the user's own that train ψ twice, or leave it as it is."""
+    own = set(psi.parameters())
+    if any(own.intersection(objective.representation_parameters()) for objective in objectives):
+        raise ValueError(
+            "an objective has the agent's ψ among its own parameters, which would be trained "
+            "twice: give it to BaseObjective.__init__ as psi, and do not assign it to self.psi"
+        )
     trained = any(getattr(objective, "psi", None) is psi for objective in objectives)
     if not trained and MODEL not in settings.representation:
         raise ValueError(

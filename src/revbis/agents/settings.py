@@ -657,6 +657,9 @@ class MRQSettings(AgentSettings):
             raise ValueError(
                 f"representation must name at least one loss, and none twice, got {list(names)}"
             )
+        schema.convert(
+            self.batch_size * (self.horizon + 1), schema.Batch, "batch_size · (horizon + 1)"
+        )
         for name in self.objectives:
             check_name(name, "representation", also=(MODEL,))
         if all(name != MODEL and trains_psi(name) is False for name in names):

@@ -570,10 +570,11 @@ class BaseObjective(nn.Module):
         for name in self.policy_actions:
             drawn = self._policy_action(name, given[name], policy, places[name], batch.z)
             batch = batch._replace(**{name: drawn})
+        refuse_non_finite(batch.tensors(), self.steps)  # before anything remembers them
         out = self.compute(batch, generator)
         if not isinstance(out, ObjectiveOutput):
             raise TypeError(f"compute must return an ObjectiveOutput, got {type(out).__name__}")
-        refuse_non_finite(batch.tensors() | out.losses, self.steps)
+        refuse_non_finite(out.losses, self.steps)
         self._watch(out.gap)
         self.steps += 1
         return out

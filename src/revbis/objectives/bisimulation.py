@@ -21,7 +21,6 @@ from revbis.objectives.distances import energy_distance, mico_distance, simsr_di
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from revbis.objectives.base import Objective
     from revbis.objectives.registry import Design
 
 
@@ -252,9 +251,9 @@ class BisimulationObjective(BaseObjective):
     """Regresses distances of embeddings on their own one-step targets.
 
     Args:
-        design: The point of the grid.
         latent_dim: D.
         action_dim: A.
+        design: The point of the grid.
         loss: "huber" (the paper's pseudocode) or "squared" (its Eq. 7).
         normalisation: Scale embeddings of states and of pairs to length 1.
         beta: Weight of the angle in MICo's distance.
@@ -269,10 +268,10 @@ class BisimulationObjective(BaseObjective):
 
     def __init__(
         self,
-        design: Design,
         latent_dim: int,
         action_dim: int,
         *,
+        design: Design,
         loss: Loss = "huber",
         normalisation: bool = True,
         beta: float = 0.1,
@@ -485,8 +484,3 @@ def _with_zeros(x: Tensor) -> Tensor:
 
 def _of(x: Tensor, partner: Tensor | None) -> Tensor:
     return x if partner is None else x[partner]
-
-
-def make(latent_dim: int, action_dim: int, *, design: Design, **options: Any) -> Objective:
-    """The objective of a design; options as for `BisimulationObjective`."""
-    return BisimulationObjective(design, latent_dim, action_dim, **options)

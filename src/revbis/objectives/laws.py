@@ -42,9 +42,9 @@ _START = 1e-3  # scale of the head's weights: the first laws are those of all re
 _LONGEST = 1 << 14  # lags that windows are compared with a discount over
 
 
-def window_leaks(single: int = _SINGLE, windows: int = _WINDOWS, growth: float = _GROWTH) -> Array:
+def window_leaks() -> Array:
     """λ of each window: 0 for the single lags, then windows that grow by a factor."""
-    delays = growth ** np.maximum(np.arange(windows) - single + 1, 0)
+    delays = _GROWTH ** np.maximum(np.arange(_WINDOWS) - _SINGLE + 1, 0)
     return np.asarray(1 - 1 / delays)
 
 
@@ -250,14 +250,13 @@ class WindowObjective(BaseObjective):
 
     def _observe(self, batch: Transitions) -> None:
         """Keeps rewards, and chooses levels at batches 1, 2, 4, 8, … and every thousandth."""
-        reward = batch.reward[-_REWARDS:].to(self.rewards.dtype)
-        reward = torch.where(reward.isfinite(), reward, 0.0)  # others are refused afterwards
+        reward = _finite(batch.reward[-_REWARDS:].to(self.rewards.dtype))
         order = torch.arange(len(reward), device=reward.device)
         places = (self.steps * len(reward) + order) % _REWARDS
         copies = reward.repeat(-(-_REWARDS // len(reward)))[:_REWARDS]
         self.rewards.copy_(torch.where(self.steps == 0, copies, self.rewards))
         self.rewards[places] = reward
-        self.gamma.copy_(torch.fmax(self.gamma, batch.discount.nan_to_num().max()))
+        self.gamma.copy_(torch.maximum(self.gamma, _finite(batch.discount).max()))
         self.terminates |= (batch.discount == 0).any()
         end = torch.where(self.terminates, 0.0, self.rewards[:1])
         new, margin = torch.cat([reward, end]), _OUTSIDE * (self.levels[-1] - self.levels[0])
@@ -296,12 +295,12 @@ class LawObjective(WindowObjective):
         """The same laws read at another horizon: weights γ^k, or (1 − c)c^k.
 
         Raises:
-            ValueError: Unless one of the two is given, in [0, 1).
+            ValueError: Unless one of the two is given, in [0, .995].
         """
         if gamma is not None and c is None:
-            return LawReading(self, schema.discount(gamma), 1.0)
+            return LawReading(self, _readable(gamma, "gamma"), 1.0)
         if c is not None and gamma is None:
-            return LawReading(self, schema.discount(c, "c"), 1 - c)
+            return LawReading(self, _readable(c, "c"), 1 - c)
         raise ValueError("at(...) reads one horizon: pass either gamma= or c=")
 
     def value(self, x: Tensor) -> Tensor:
@@ -371,7 +370,7 @@ class LawObjective(WindowObjective):
 
     def _scores(self, x: Tensor) -> Tensor:
         """Log-probabilities of the levels, up to a constant, [B, W, L]."""
-        outputs: Tensor = self.head(x)
+        outputs: Tensor = self.head(x.to(self.head.weight.dtype))
         return outputs.view(len(x), len(self.windows), _LEVELS) + self.prior
 
     def _choose(self, rewards: Tensor, due: Tensor) -> None:
@@ -384,7 +383,22 @@ class LawObjective(WindowObjective):
         return LawReading(self, min(float(self.gamma), _LARGEST), 1.0)
 
 
-_LARGEST = 0.9999  # discount at which distances are read where the data's is larger
+_LARGEST = 0.995  # that windows are read at, also where the discount of the data is larger
+
+
+def _readable(value: float, name: str) -> float:
+    discount = schema.discount(value, name)
+    if discount > _LARGEST:
+        raise ValueError(
+            f"{name} must be at most {_LARGEST}, got {discount}: the windows of laws end at lags "
+            "of some 300, and would leave out more than 7% of its weights"
+        )
+    return discount
+
+
+def _finite(x: Tensor) -> Tensor:
+    """0 for what is not finite, which is refused on a CPU, but remembered nowhere."""
+    return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _largest(residual: Tensor, means: Tensor | None, gaps: Tensor) -> Tensor:
@@ -466,7 +480,7 @@ class MeanObjective(WindowObjective):
     def read(self, x: Tensor) -> Tensor:
         """Expected rewards of the windows, [B, W]."""
         mean, scale = self._unit()
-        outputs: Tensor = self.head(x)
+        outputs: Tensor = self.head(x.to(self.head.weight.dtype))
         return mean + scale * outputs
 
     def errors(self, x: Tensor, targets: Tensor) -> Tensor:

@@ -162,7 +162,7 @@ def _on_the_grid(name: str, design: Design) -> ObjectiveEntry:
         defaults |= {"loss": "squared", "pairing": "permuted"}
     if design.tied:
         defaults |= {"reward_scale": "running"}
-    builder = "revbis.objectives.bisimulation:make"
+    builder = "revbis.objectives.bisimulation:BisimulationObjective"
     about = (name, builder, design.description, tuple(options), defaults)
     return ObjectiveEntry(*about, psi=design.state_action)
 

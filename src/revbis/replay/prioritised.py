@@ -292,8 +292,9 @@ class TransitionReplay(Replay):
             ValueError: If an argument is out of range, or no transition can be sampled yet.
         """
         size: int = schema.convert(batch_size, schema.Batch, "batch_size")
-        views = Views.checked("image", None, schema.integer(length, "length", 1))
-        schema.convert(size * (length + 1), schema.Batch, "batch_size · (length + 1)")
+        steps = schema.integer(length, "length", 1)
+        schema.convert(size * (steps + 1), schema.Batch, "batch_size · (length + 1)")
+        views = Views.checked("image", None, steps)
         with self._timed():
             index = self._starts.at(self._draw(size))
             count = steps_left(index, self.written, length, self._ring.columns["age"])

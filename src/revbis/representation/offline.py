@@ -30,7 +30,7 @@ from revbis.representation.episodes import collect_episodes
 from revbis.representation.yardsticks import Pool
 from revbis.runs.checkpoint import Checkpoint, read_checkpoint
 from revbis.runs.folder import CHECKPOINTS, MANIFEST
-from revbis.runs.run import open_run_at
+from revbis.runs.run import open_run
 from revbis.runs.seeds import Stream, episode_seeds
 from revbis.runs.trainer import make_replay
 
@@ -71,12 +71,13 @@ class ReplaySource:
     """
 
     def __init__(self, folder: Path, *, trust: bool = False) -> None:
-        opened = open_run_at(folder, trust=trust)
+        opened = open_run(folder, trust=trust)
         self.config, self._agent = opened.config, opened.agent
         self.observation_shape, self.action_size = opened.observation_shape, opened.action_size
         checkpoint = read_checkpoint(folder / CHECKPOINTS)
-        assert checkpoint is not None  # open_run_at has read one
+        assert checkpoint is not None  # open_run has read one
         self._checkpoint: Checkpoint = checkpoint
+        self._agent.load_state_dict(checkpoint.agent)  # of an older one, if the newest is damaged
         self._env = make_env(**self.config.environment, seed=self.config.seed)
         self._env.close()
         self._folder = folder

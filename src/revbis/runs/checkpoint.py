@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOG = logging.getLogger("revbis")
 _FORMAT = "revbis checkpoint 1"
+_REPLACED = ".replaced-"  # before the name of one that another of the same frame replaces
 _PIECE = 4096  # records in a file, so that saving never needs much memory
 _FILE = re.compile(rf"{re.escape(AGENT)}|{re.escape(STATE)}|{REPLAY}/\d{{12}}-\d{{12}}\.npz")
 _TRIES, _PAUSE_SECONDS = 5, 0.1  # of a reader while the run is training
@@ -136,7 +137,7 @@ class Checkpoints:
         torch.save(agent, packed)
         files = {AGENT: packed.getvalue(), STATE: json.dumps({"format": _FORMAT, **state}).encode()}
         final = self.folder / checkpoint_name(frames)
-        unfinished = self.folder / f".{final.name}"
+        unfinished, replaced = (self.folder / f"{mark}{final.name}" for mark in (".", _REPLACED))
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
             for name, content in files.items():
@@ -146,10 +147,12 @@ class Checkpoints:
             content = json.dumps({"format": _FORMAT, "files": manifest}).encode()
             atomic_write(unfinished / MANIFEST, content)
             self._guard()  # again: writing the pieces may have taken long
-            shutil.rmtree(final, ignore_errors=True)
+            if final.exists():  # as when the last frame is saved twice
+                final.rename(replaced)
             unfinished.rename(final)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
+            self._put_back()
             raise
         sync_folder(self.folder)
         self._tidy()
@@ -164,6 +167,7 @@ class Checkpoints:
         Raises:
             DamagedError: If there are checkpoints, but none is intact.
         """
+        self._put_back()
         damaged: list[Path] = []
         problems: list[str] = []
         for folder in reversed(_folders(self.folder)):
@@ -212,6 +216,13 @@ class Checkpoints:
             if int(Path(name).stem.split("-")[1]) > replay.oldest
         }
 
+    def _put_back(self) -> None:
+        """Gives a checkpoint its name again that was to be replaced, and was not."""
+        for replaced in self.folder.glob(f"{_REPLACED}*"):
+            final = self.folder / replaced.name.removeprefix(_REPLACED)
+            if not final.exists():
+                replaced.rename(final)
+
     def _tidy(self) -> None:
         """Deletes old checkpoints, unused pieces, and files left by a killed process."""
         files = {}
@@ -233,7 +244,7 @@ class Checkpoints:
         for path in (self.folder / REPLAY).glob("*"):  # includes hidden files
             if str(path.relative_to(self.folder)) not in needed:
                 path.unlink(missing_ok=True)
-        for path in self.folder.glob(".frame-*"):
+        for path in (*self.folder.glob(".frame-*"), *self.folder.glob(f"{_REPLACED}*")):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -149,7 +149,7 @@ def _check_settings(config: Config) -> list[Change]:
 def _start(
     config: Config, device: str, home: RunFolder, evaluated: Callable[[Record], None]
 ) -> Trainer:
-    """The composition root: environment, replay, agent, records and checkpoints of one run."""
+    """One run's trainer with its records, at its last checkpoint if there is one."""
     folder = config.directory
     remove_unfinished(folder, OUTPUTS)
     checkpoints = Checkpoints(folder / CHECKPOINTS, config.keep_checkpoints, home.check)
@@ -364,21 +364,6 @@ class OpenedRun(NamedTuple):
     action_size: int
 
 
-def open_run(folder: Path, *, trust: bool = False) -> tuple[Config, Agent]:
-    """A run's config and its agent at the newest checkpoint, on the CPU.
-
-    Args:
-        folder: The run's folder.
-        trust: Whether code that the folder names, as package.module:factory, may be imported.
-
-    Raises:
-        ValueError: If the folder is not a run, has no checkpoint yet, or names code that is not
-            trusted.
-    """
-    opened = open_run_at(folder, trust=trust)
-    return opened.config, opened.agent
-
-
 def check_trusted(config: Config, folder: Path) -> None:
     """Refuses a run whose folder names code: whoever wrote the folder chose what it does.
 
@@ -392,11 +377,16 @@ def check_trusted(config: Config, folder: Path) -> None:
         )
 
 
-def open_run_at(folder: Path, *, trust: bool = False) -> OpenedRun:
-    """What `open_run` returns, with the frame of the checkpoint and the agent's shapes.
+def open_run(folder: Path, *, trust: bool = False) -> OpenedRun:
+    """A run's agent at its newest checkpoint.
+
+    Args:
+        folder: The run's folder.
+        trust: Whether code that the folder names, as package.module:factory, may be imported.
 
     Raises:
-        ValueError: As `open_run`.
+        ValueError: If the folder is not a run, has no checkpoint yet, or names code that is not
+            trusted.
     """
     copy = unpacked(folder)
     config = Config.read(copy / CONFIG)
