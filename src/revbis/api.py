@@ -219,9 +219,9 @@ class TrainedRun:
     @cached_property
     def _opened(self) -> OpenedRun:
         runtime.prepare()  # before torch is imported
-        from revbis.runs.run import open_run_at
+        from revbis.runs.run import open_run
 
-        return open_run_at(self.folder, trust=self._trust)
+        return open_run(self.folder, trust=self._trust)
 
 
 def _wants_to_stop(answer: object) -> bool:

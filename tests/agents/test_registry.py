@@ -100,7 +100,7 @@ def test_it_is_trained_and_its_status_is_recorded(config):
     updates = [line["updates"] for line in lines]
     assert [line["status"] for line in lines] == [{"seen": 8.0 * n} for n in updates]
     assert updates[-1] > 0
-    read, agent = open_run(config.directory, trust=True)
+    read, agent, *_ = open_run(config.directory, trust=True)
     assert read == config and agent.status() == lines[-1]["status"]
 
 

@@ -90,7 +90,7 @@ def test_eval_is_repeatable(run: Config, tmp_path: Path) -> None:
 
 
 def test_neighbours_are_the_nearest(run: Config, tmp_path: Path) -> None:
-    _, agent = open_run(run.directory)
+    _, agent, *_ = open_run(run.directory)
     found = find_neighbours(run, agent, episodes=2, queries=3, count=4, seed=0)
     assert found.nearest.shape == found.distances.shape == (3, 4)
     assert (np.diff(found.distances, axis=1) >= 0).all()

@@ -12,7 +12,7 @@ from tests.runs import tiny_config
 
 from revbis.cli import main
 from revbis.runs.config import Config
-from revbis.runs.run import open_run_at, train
+from revbis.runs.run import open_run, train
 
 torch.set_num_threads(1)
 WALK = {"task": "tests.runs:Walk", "observation": "state", "frames": 200}
@@ -107,9 +107,9 @@ def test_a_run_whose_package_is_missing_does_not_stop_the_others(
     def open_or_miss(folder: Path, *, trust):
         if folder == runs[0].directory:
             raise ModuleNotFoundError("No module named 'sheeprl'")
-        return open_run_at(folder, trust=trust)
+        return open_run(folder, trust=trust)
 
-    monkeypatch.setattr("revbis.runs.run.open_run_at", open_or_miss)
+    monkeypatch.setattr("revbis.runs.run.open_run", open_or_miss)
     main(["yardstick", "--trust", *(str(each.directory) for each in runs), "--episodes", "2"])
     said = capsys.readouterr()
     assert "warning: not measured: No module named 'sheeprl'" in said.err

@@ -63,7 +63,7 @@ def played(act, begin, seen: np.ndarray) -> np.ndarray:
 def test_acts_and_embeds_as_the_run_does(method, settings, tmp_path: Path) -> None:
     config = trained(tmp_path / "runs", method, **settings)
     write_export(config.directory, tmp_path / "export", trust=True)
-    agent, (_, own) = revbis.load(tmp_path / "export"), open_run(config.directory, trust=True)
+    agent, own = revbis.load(tmp_path / "export"), open_run(config.directory, trust=True).agent
     seen = observations(config, 6)
     wanted = played(lambda o: own.act(o, 0, explore=False), own.begin_episode, seen)
     assert np.array_equal(played(agent.act, agent.begin_episode, seen), wanted)

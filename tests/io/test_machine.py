@@ -1,6 +1,7 @@
 """Memory and processor."""
 
 import logging
+import os
 
 import numpy as np
 import psutil
@@ -230,3 +231,7 @@ def test_conditions_of_a_run():
         "mujoco": "3.3.0",
     }
     assert machine.conditions({}) == {}
+
+
+def test_cores_are_those_that_may_be_used():
+    assert 1 <= machine.usable_cores() <= (os.cpu_count() or 1)

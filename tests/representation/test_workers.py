@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from revbis.representation.workers import Steps, run_all, usable_cores
+from revbis.representation.workers import Steps, run_all
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ def do(piece: Piece, progress: Steps) -> None:
 
 def die(piece: Piece, progress: Steps) -> None:
     os._exit(3)
-
-
-def test_cores_are_those_that_may_be_used() -> None:
-    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
 
 def test_a_worker_that_dies_is_one_line() -> None:

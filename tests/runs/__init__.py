@@ -70,7 +70,7 @@ def networks(config: Config) -> dict[str, Any]:
     """The weights of a run's newest checkpoint by name."""
     from revbis.runs.run import open_run
 
-    state = open_run(config.directory, trust=True)[1].state_dict()["networks"]
+    state = open_run(config.directory, trust=True).agent.state_dict()["networks"]
     return {f"{n}.{key}": value for n, network in state.items() for key, value in network.items()}
 
 

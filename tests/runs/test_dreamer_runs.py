@@ -24,7 +24,7 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path):
     assert train(config)
     assert evaluations(config) == evaluations(whole)
     assert [line["updates"] for line in evaluations(config)] == [0, 0, 6]
-    read, agent = open_run(config.directory, trust=True)
+    read, agent, *_ = open_run(config.directory, trust=True)
     assert read == config and agent.settings == config.agent
 
 

@@ -75,7 +75,7 @@ def test_a_run_stopped_within_an_evaluation_ends_like_an_undisturbed_one(
     assert train(config)
     assert evaluations(config) == evaluations(undisturbed)
     assert_same_state(
-        *(open_run(run.directory, trust=True)[1].state_dict() for run in (config, undisturbed))
+        *(open_run(run.directory, trust=True).agent.state_dict() for run in (config, undisturbed))
     )
 
 
@@ -155,7 +155,7 @@ def test_every_evaluation_is_on_both_with_the_same_seeds(tmp_path):
         assert line["train_success_any"] == line["train_success_last"] == [None, None]
         assert line["train_returns"] != line["returns"]
     # The last evaluation again, with the agent of the last checkpoint.
-    _, agent = open_run(config.directory, trust=True)
+    _, agent, *_ = open_run(config.directory, trust=True)
     seeds = [derive_seed(config.seed, Stream.EVALUATION, 800, number) for number in range(2)]
     for split, name in (("eval", "returns"), ("train", "train_returns")):
         env = make_env(**config.environment, seed=0, distractor_split=split)
@@ -234,7 +234,7 @@ def test_they_are_measured_at_evaluations_that_are_due(measured):
 
 
 def test_they_are_of_the_agent_at_that_time(measured):
-    config, agent = open_run(measured.directory, trust=True)
+    config, agent, *_ = open_run(measured.directory, trust=True)
     seeds = episode_seeds(config.seed, Stream.YARDSTICKS, 2)
     values = measure_agent(config.environment, config.discount, agent, seeds)
     assert values == evaluations(measured)[-1]["yardsticks"]
@@ -272,7 +272,7 @@ def test_an_agent_alone_has_only_a_trunk(tmp_path):
 
 
 def test_phi_is_what_the_agent_embeds_by(measured):
-    _, agent = open_run(measured.directory, trust=True)
+    _, agent, *_ = open_run(measured.directory, trust=True)
     batch = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
     both = agent.embeddings(batch)
     assert set(both) == {"phi", "trunk"}

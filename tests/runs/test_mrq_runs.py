@@ -68,7 +68,7 @@ def test_records_have_its_names_and_no_others(tmp_path):
 def test_a_run_is_evaluated_exported_and_looked_at(tmp_path, capsys):
     config = tiny_config(tmp_path / "runs", **SMALL | PIXELS | BOTH)
     assert train(config)
-    found, agent = open_run(config.directory, trust=True)
+    found, agent, *_ = open_run(config.directory, trust=True)
     assert found == config and agent.status().keys() == {"c", "reward_scale"}
     main(["eval", "--trust", str(config.directory), "--episodes", "2"])
     assert "mrq" in capsys.readouterr().out

@@ -29,7 +29,7 @@ def run(tmp_path):
 
 
 def test_its_agent_acts(run):
-    _, agent = open_run(run.directory, trust=True)
+    _, agent, *_ = open_run(run.directory, trust=True)
     action = agent.act(np.zeros(2, np.float32), 0, explore=False)
     assert action.shape == (1,) and np.isfinite(action).all()
 

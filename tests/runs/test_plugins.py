@@ -40,7 +40,7 @@ def test_an_agent_is_trained_resumed_and_read(config, capsys):
     lines = evaluations(config)
     assert [line["frames"] for line in lines] == [0, 400]
     assert lines[-1]["status"] == {"updates": lines[-1]["updates"]} and lines[-1]["updates"] > 0
-    read, agent = open_run(config.directory, trust=True)
+    read, agent, *_ = open_run(config.directory, trust=True)
     assert read == config and (agent.gain, agent.batch_size) == (0.1, 8)
     main(["train", *flags(config.with_settings(frames=800))])  # --method agent:... is the same
     assert [line["frames"] for line in evaluations(config)] == [0, 400, 800]
@@ -136,7 +136,7 @@ def test_an_objective_is_trained_resumed_and_read(with_objective, capsys):
     assert config.directory.parent.name == OBJECTIVE.replace(":", "-")
     lines = evaluations(config)
     assert [line["frames"] for line in lines] == [0, 400]
-    read, agent = open_run(config.directory, trust=True)
+    read, agent, *_ = open_run(config.directory, trust=True)
     assert read == config and agent.parts.objective.__class__.__module__ == OBJECTIVE.split(":")[0]
     main(["train", *objective_words(config.with_settings(frames=800))])
     assert [line["frames"] for line in evaluations(config)] == [0, 400, 800]

@@ -369,7 +369,7 @@ def test_one_step_transitions_and_disk_storage(tmp_path: Path) -> None:
 def test_a_run_can_be_opened(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, **WALK)
     assert train(config)
-    found, agent = open_run(config.directory, trust=True)
+    found, agent, *_ = open_run(config.directory, trust=True)
     assert found == config
     action = agent.act(np.zeros(2, np.float32), 0, explore=False)
     assert action.shape == (1,)

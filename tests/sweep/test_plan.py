@@ -73,7 +73,7 @@ def test_ray_decides_how_many_run_at_once(tmp_path):
 )
 def test_as_many_at_once_as_cores_and_memory_allow(free, where, workers, monkeypatch):
     monkeypatch.setattr(places, "available_bytes", lambda: free * 1000 + 999)
-    monkeypatch.setattr(places.os, "sched_getaffinity", lambda process: set(range(4)))
+    monkeypatch.setattr(places, "usable_cores", lambda: 4)
     assert local_workers(where, 1000) == workers
     with pytest.raises(MemoryError, match=r"parallel runs take .* but only .* use fewer --workers"):
         local_workers(Backend(workers=free + 1), 1000)

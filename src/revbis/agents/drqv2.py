@@ -224,7 +224,6 @@ class ActorCriticParts:
         token_size: int | None = None,
     ) -> None:
         self.settings = s = settings
-        self.projection = projection
         self.encoder = self.make_encoder(observation_shape).to(device)
         # The critic is computed together with the projection, and the projection together with
         # actor and target, so these are adjacent.

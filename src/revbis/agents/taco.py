@@ -263,7 +263,7 @@ class Taco(ActorCritic):
         device: Device of the networks.
 
     Raises:
-        ValueError: For sizes that do not match, or mixed precision on a CPU.
+        ValueError: For sizes that do not match, or a precision that the device does not have.
     """
 
     parts: TacoParts

@@ -534,7 +534,7 @@ def draw_offline(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Families, and methods within them, are sorted by the first measure, the best on top.
 
     Args:
-        rows: Of finished cells, as `offline.read_cell` gives them; at least one.
+        rows: Of finished cells, as `cells.read_cell` gives them; at least one.
     """
     shown = [name for name in _SHOWN if any(f"phi_{name}" in row for row in rows)]
     families = _families(_means(rows, f"phi_{shown[0]}"))

@@ -167,7 +167,7 @@ class Run:
         failures: Its failed attempts, if there are any.
         finished: Whether its budget is spent.
         yardsticks: The newest measures of its embeddings, of `revbis yardstick` or of an
-            evaluation, by the names of `revbis.representation.measures`; empty if there are none.
+            evaluation, by names such as `phi_state_r2`; empty if there are none.
         yardstick_frames: The frame of the checkpoint that they were measured of.
     """
 

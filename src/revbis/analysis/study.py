@@ -5,24 +5,20 @@ from __future__ import annotations
 import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from revbis.analysis.problems import MIXED, Kind, OnProblem, StudyProblem
 from revbis.analysis.runs import Run, read_failures, read_run, run_folders
-from revbis.envs import suite_of
+from revbis.envs import EnvironmentSettings, suite_of
 from revbis.io import schema
 from revbis.io.files import naming
 from revbis.io.machine import conditions
 from revbis.runs.folder import unpacked
 
 # With different values of these, scores are of different problems, whatever the method.
-_ENVIRONMENT = (
-    *("quality", "observation", "pixels", "frame_stack", "action_repeat"),
-    *("distractor", "distractor_strength", "state_noise", "state_noise_kind"),
-    "reward_gate",
-)
+_ENVIRONMENT = [each.name for each in fields(EnvironmentSettings) if each.name != "task"]
 
 
 class TidyRow(NamedTuple):

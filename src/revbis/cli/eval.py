@@ -43,7 +43,7 @@ def command(
     from revbis.runs.run import open_run
     from revbis.runs.seeds import Stream, episode_seeds
 
-    config, agent = open_run(run, trust=trust)
+    config, agent, *_ = open_run(run, trust=trust)
     env = make_env(**config.environment, seed=seed, distractor_split="eval")
     seeds, played = episode_seeds(seed, Stream.COMMAND, episodes), []
     with step_bar(episodes) as advance:

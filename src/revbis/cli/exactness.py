@@ -94,9 +94,9 @@ def command(
     schema.discount(gamma, "--gamma")
     schema.positive(learning_rate, "--learning-rate")
     runtime.prepare(1)  # the networks are too small to gain from more threads
+    from revbis.io.machine import usable_cores
     from revbis.representation.exactness import ExactnessSettings, plan
     from revbis.representation.problems import SCENARIOS, USUAL
-    from revbis.representation.workers import usable_cores
 
     for name in scenarios:
         schema.choice(name, SCENARIOS, "--scenarios")

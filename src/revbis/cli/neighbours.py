@@ -47,7 +47,7 @@ def command(
 
     if out is None:
         check_writable(run)
-    config, agent = open_run(run, trust=trust)
+    config, agent, *_ = open_run(run, trust=trust)
     nearest = find_neighbours(
         config, agent, episodes=episodes, queries=queries, count=neighbours, seed=seed
     )

@@ -84,8 +84,7 @@ def _fitting(config: Config) -> int:
     """How many processes the cores and the memory allow; each has the whole buffer in memory."""
     from dataclasses import replace
 
-    from revbis.io.machine import available_bytes
-    from revbis.representation.workers import usable_cores
+    from revbis.io.machine import available_bytes, usable_cores
     from revbis.runs.memory import memory_bytes
 
     needed = memory_bytes(replace(config, replay_storage="ram"))
@@ -95,14 +94,14 @@ def _fitting(config: Config) -> int:
 def _run(cells: dict[OfflineCell, float], out: Path, workers: int) -> None:
     from revbis.analysis.figures import draw_offline, save
     from revbis.representation.cells import kept_results, read_cell
-    from revbis.representation.exactness_report import Results, write_csv
+    from revbis.representation.exactness_report import write_csv
     from revbis.representation.offline import run_cell
 
     run_cells(cells, out, read_cell, run_cell, workers)
     rows = [row for cell in cells if (row := read_cell(cell, out)) is not None]
     rows += [kept.result for kept in kept_results(list(cells), out)]
     _print(rows)
-    write_csv(Results(rows, ()), out / f"{_NAME}.csv")
+    write_csv(rows, out / f"{_NAME}.csv")
     save(draw_offline(rows), out, _NAME)
     print(f"written to {out}/: {_NAME} (.csv, .png, .svg, .pdf)")
     say_others(list(cells), out)

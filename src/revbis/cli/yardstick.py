@@ -116,10 +116,10 @@ def _measure(
     from revbis.io.files import atomic_write, shown_path
     from revbis.representation.yardsticks import measure_agent
     from revbis.runs.folder import YARDSTICKS
-    from revbis.runs.run import open_run_at
+    from revbis.runs.run import open_run
     from revbis.runs.seeds import Stream, episode_seeds
 
-    config, agent, frames, *_ = open_run_at(folder, trust=trust)
+    config, agent, frames, *_ = open_run(folder, trust=trust)
     about = {"task": config.task, "method": config.method, "seed": config.seed, "frames": frames}
     title = f"{config.task}, {config.system}, seed {config.seed}"
     values = measure_agent(
@@ -138,7 +138,7 @@ def _measure(
 
 def _show(rows: list[dict[str, Any]], out: Path) -> None:
     from revbis.representation import EMBEDDINGS, MEASURES, NO_NOISE, shown_measures
-    from revbis.representation.exactness_report import NONE, Results, write_csv
+    from revbis.representation.exactness_report import NONE, write_csv
 
     table, measures = [], shown_measures(rows)
     for row in rows:
@@ -164,5 +164,5 @@ def _show(rows: list[dict[str, Any]], out: Path) -> None:
         whose = f" of {row['task']}, {row['method']}, seed {row['seed']}" if len(rows) > 1 else ""
         after = f"; what follows adds at most {tail:.3g} to a distance" if tail else ""
         print(f"U{whose}: over the rewards of {lags:.0f} actions{after}")
-    write_csv(Results(rows, ()), out)
+    write_csv(rows, out)
     print(f"written to {out}")

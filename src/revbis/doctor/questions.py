@@ -29,7 +29,13 @@ from revbis.envs.rendering import (
     choose_backend,
 )
 from revbis.envs.suites import SUITES
-from revbis.io.machine import available_bytes, bfloat16_units, control_groups, total_bytes
+from revbis.io.machine import (
+    available_bytes,
+    bfloat16_units,
+    control_groups,
+    total_bytes,
+    usable_cores,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,11 +82,10 @@ def main(question: str) -> None:
 def machine() -> Answer:
     """Cores, memory and disk that this process may use, an NVIDIA GPU's driver, bfloat16."""
     folders = dict.fromkeys((str(Path.cwd()), tempfile.gettempdir()))
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     total = total_bytes()
     return {
         "cores": os.cpu_count() or 1,
-        "affinity": affinity or os.cpu_count() or 1,
+        "affinity": usable_cores(),
         "quota": min(_cpu_quotas(), default=None),
         "memory": total,
         "memory free": min(available_bytes(), total),

@@ -20,7 +20,7 @@ from revbis.io.plugins import require
 Split = Literal["train", "eval"]
 Floats = NDArray[np.float64]
 
-GAUSSIAN = "gaussian"  # not a background: `pixel_noise` adds it to the finished frame
+GAUSSIAN = "gaussian"  # not a background: `PixelNoise` is added to the finished frame
 INSTANCE = "instance"
 BACKGROUNDS = ("noise", "shapes", INSTANCE, "video:FOLDER")
 SPECS = (*BACKGROUNDS, GAUSSIAN)
@@ -391,7 +391,7 @@ def _centres(size: int) -> Floats:
     return (np.arange(size) + 0.5) / size
 
 
-# Entropy of the generators; those of `distractors` and `state_noise` have other numbers.
+# Entropy of the generators; those of the backgrounds and of `state_noise` have other numbers.
 _EPISODES_V1 = 1002
 _INTERVALS = 2**16
 

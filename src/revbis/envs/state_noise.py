@@ -89,7 +89,7 @@ class StateNoise:
         gate: int = 0,
     ) -> None:
         kinds = parse_kinds(kind)
-        self.count, self.kind, self.features = count * len(kinds), kind, features
+        self.count, self.features = count * len(kinds), features
         self.identity = f"{kind}-v1({count})/{split}"
         self._parts: dict[Kind, _Fresh | _Instances | _Shadow] = {}
         for each in kinds:

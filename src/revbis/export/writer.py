@@ -25,7 +25,7 @@ from revbis.io.files import atomic_write, digest, naming, new_folder, sync_folde
 from revbis.runs.config import Config, RunSettings
 from revbis.runs.folder import CONFIG, unpacked
 from revbis.runs.presets import command_line
-from revbis.runs.run import open_run_at
+from revbis.runs.run import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +166,7 @@ def write_export(run: Path, out: Path, *, trust: bool = False) -> None:
 
 
 def _write(run: Path, folder: Path, name: str, trust: bool) -> None:
-    config, agent, frames, *_ = open_run_at(run, trust=trust)
+    config, agent, frames, *_ = open_run(run, trust=trust)
     parts = inference_state(config.method, agent)
     read = read_run(run, lambda _: None)
     about = read.about if read is not None else {}

@@ -27,6 +27,11 @@ _LIMITS = (  # of version 2 and version 1
 )
 
 
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def total_bytes() -> int:
     """Bytes that this process may use: the least of the machine's and the control groups'."""
     folders = control_groups("memory")

@@ -1,4 +1,4 @@
-"""The replay buffer of the pixel agent."""
+"""The replay buffer: uniform draws of n-step transitions and of sequences."""
 
 from __future__ import annotations
 

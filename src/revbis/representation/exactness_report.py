@@ -163,13 +163,13 @@ class Results:
         return float(np.mean([each.value for each in means if each is not None]))
 
 
-def write_csv(results: Results, path: Path) -> None:
-    """A row for each cell, in the order of the benchmark."""
-    names = list(dict.fromkeys(name for row in results.rows for name in row))
+def write_csv(rows: Sequence[Record], path: Path) -> None:
+    """A line for each row; the columns are those of all rows."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names)
     writer.writeheader()
-    for row in results.rows:
+    for row in rows:
         short = {name: f"{each:.6g}" for name, each in row.items() if isinstance(each, float)}
         writer.writerow(row | short)
     atomic_write(path, text.getvalue().encode())
@@ -325,7 +325,7 @@ def draw_dots(dots: Mapping[tuple[str, str], Dots], results: Results, caption: s
     """Learned against exact distances, a row for each scenario and a column for each method.
 
     Args:
-        dots: Learned and exact distances by scenario and method, as `cells.read_dots` gives them.
+        dots: Learned and exact distances by scenario and method (`exactness.read_dots`).
         results: What they are of.
         caption: The line below.
     """
@@ -456,7 +456,7 @@ def write_report(
     how = f"{settings.steps:,} steps, γ = {settings.gamma:g}"
     version = f"Version {BENCHMARK} of the benchmark"
     caption = f"{intervals_text(results.rows)}; {how}; pairs of different elements only. {version}"
-    write_csv(results, out / "exactness.csv")
+    write_csv(results.rows, out / "exactness.csv")
     overview = as_png(draw_overview(results, caption))
     atomic_write(out / "exactness.png", overview)
     drawn = results.methods

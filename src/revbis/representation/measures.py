@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.signal import lfilter
 from torch import Tensor
 
 from revbis.io import schema
@@ -131,12 +132,7 @@ def factor_shares(z: Array, factors: Mapping[str, Ints]) -> dict[str, float]:
 
 def returns_to_go(rewards: Array, discount: float) -> Array:
     """The discounted sum of each reward and those after it, (T,)."""
-    returns = np.empty_like(rewards)
-    following = 0.0
-    for t in range(len(rewards) - 1, -1, -1):
-        following = rewards[t] + discount * following
-        returns[t] = following
-    return returns
+    return np.asarray(lfilter([1.0], [1.0, -discount], rewards[::-1])[::-1])
 
 
 def complete_returns(length: int, discount: float, terminated: bool) -> int:

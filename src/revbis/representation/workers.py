@@ -39,11 +39,6 @@ class Work(Protocol):
 W = TypeVar("W", bound=Work)
 
 
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def run_all(
     works: Mapping[W, float], run: Callable[[W, Steps], None], workers: int, show: Show
 ) -> dict[W, str]:

@@ -125,7 +125,7 @@ class Pool:
         self._truth, self._true_rows = true_distances(rewards, ended, self._discount), rows
 
     def measure(self, embed: Embed, distance: Distance) -> dict[str, float]:
-        """Every measure of every embedding, by the names of `revbis.representation.measures`.
+        """Every measure of every embedding, by names such as `phi_state_r2`.
 
         Args:
             embed: Embeddings of a batch of observations by name, [B, D] each.
@@ -230,7 +230,7 @@ def measure_agent(
     between: Callable[[], None] = lambda: None,
     rollouts: int = 0,
 ) -> dict[str, float]:
-    """The yardsticks of an agent, by the names of `revbis.representation.measures`.
+    """The yardsticks of an agent, by names such as `phi_state_r2`.
 
     The agent draws no random numbers. Without a distractor or state noise there is no denoising
     factor.

@@ -17,6 +17,7 @@ import tyro
 
 from revbis.agents.registry import agents, resolve
 from revbis.agents.settings import AgentSettings
+from revbis.envs import EnvironmentSettings
 from revbis.envs.suites import imported_by
 from revbis.io import schema
 from revbis.io.files import shown_path
@@ -166,9 +167,7 @@ class Config(RunSettings):
     @property
     def environment(self) -> dict[str, Any]:
         """The arguments of `make_env`, except for the seed."""
-        names = ("task", "observation", "pixels", "frame_stack", "action_repeat", "quality")
-        noise = ("distractor", "distractor_strength", "state_noise", "state_noise_kind")
-        return {name: getattr(self, name) for name in (*names, *noise, "reward_gate")}
+        return {each.name: getattr(self, each.name) for each in fields(EnvironmentSettings)}
 
     @property
     def splits(self) -> tuple[Literal["eval", "train"], ...]:

@@ -123,16 +123,14 @@ def outcome(episodes: Sequence[Episode], prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}{name}": value for name, value in values.items()}
 
 
-def record_episode(
-    environment: Mapping[str, Any], agent: Agent, seed: int, path: Path, side: int = _SIDE
-) -> Episode:
+def record_episode(environment: Mapping[str, Any], agent: Agent, seed: int, path: Path) -> Episode:
     """Plays an episode and writes a video of it, larger than the agent's observations.
 
     A second environment with the same seed and actions renders the video. `environment` has the
     arguments of `make_env`, except for the seed.
     """
     require("av", "video", "writing a video")
-    large = {"pixels": side, "frame_stack": 1, "observation": "pixels", "state_noise": 0}
+    large = {"pixels": _SIDE, "frame_stack": 1, "observation": "pixels", "state_noise": 0}
     large |= {"reward_gate": False}
     seen = make_env(**environment, seed=seed, distractor_split="eval")
     shown = make_env(**{**environment, **large}, seed=seed, distractor_split="eval")
@@ -148,7 +146,7 @@ def record_episode(
     return episode
 
 
-def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SECOND) -> None:
+def write_video(frames: Sequence[Pixels], path: Path) -> None:
     """Writes frames, [height, width, 3] with even sides, as an mp4 that browsers play.
 
     Raises:
@@ -158,7 +156,7 @@ def write_video(frames: Sequence[Pixels], path: Path, rate: int = _FRAMES_PER_SE
     av: Any = require("av", "video", "writing a video")
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), av.open(str(path), "w", format="mp4") as file:
-        stream = file.add_stream("libx264", rate=rate)
+        stream = file.add_stream("libx264", rate=_FRAMES_PER_SECOND)
         stream.pix_fmt = "yuv420p"
         stream.height, stream.width = frames[0].shape[:2]
         for frame in frames:

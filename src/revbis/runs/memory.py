@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from revbis.replay.storage import Layout
@@ -97,9 +98,7 @@ def _tensors(state: Any) -> Iterator[Tensor]:
 
 
 def _observation_bytes(config: Config) -> int:
-    numbers = 1
-    for side in config.observation_shape:
-        numbers *= side
+    numbers = math.prod(config.observation_shape)
     return numbers if config.observation == "pixels" else 4 * numbers
 
 

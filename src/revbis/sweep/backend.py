@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from revbis.io.machine import available_bytes
+from revbis.io.machine import available_bytes, usable_cores
 from revbis.io.plugins import is_installed
 from revbis.io.text import format_bytes
 from revbis.runs.folder import is_url
@@ -96,8 +95,7 @@ def local_workers(backend: Backend, memory: int) -> int:
             "free; use fewer --workers, --set replay_storage=disk or a smaller "
             "--set replay_capacity=N"
         )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return backend.workers or max(1, min(fitting, (cores or 1) // backend.threads))
+    return backend.workers or max(1, min(fitting, usable_cores() // backend.threads))
 
 
 class LocalRunner:

@@ -79,7 +79,8 @@ class MediaMaker:
             runtime.prepare()  # before torch is imported
             from revbis.runs.run import open_run
 
-            return open_run(run.folder)
+            opened = open_run(run.folder)
+            return opened.config, opened.agent
 
         def untrained() -> tuple[Config, Any]:
             from revbis.runs.run import open_untrained
