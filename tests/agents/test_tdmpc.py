@@ -382,7 +382,7 @@ def test_settings_out_of_range_are_refused():
 
 
 def test_images_too_small_are_refused():
-    with pytest.raises(ValueError, match="images of 20x20 are too small for convolutions"):
+    with pytest.raises(ValueError, match="images of 20x20 are too small for four convolutions"):
         TDMPCSettings().check((9, 20, 20))
     with pytest.raises(ValueError, match="use more pixels or smaller strides"):
         tiny_agent((6, 31, 9))

@@ -78,7 +78,7 @@ def test_the_limits_themselves_pass(config):
 def test_strides_agree_with_the_encoder():
     """The encoder's own probe is the judge."""
     from revbis.agents.drqv2 import PixelEncoder
-    from revbis.agents.settings import check_strides
+    from revbis.agents.settings import feature_sides
 
     def fits(check_it):
         try:
@@ -89,7 +89,7 @@ def test_strides_agree_with_the_encoder():
 
     for pixels in range(8, 40):
         for strides in ((2, 1, 1, 1), (2, 2, 1, 1), (3, 2, 2, 1), (4, 1, 3, 2)):
-            by_check = fits(lambda p=pixels, s=strides: check_strides((p, p), s))
+            by_check = fits(lambda p=pixels, s=strides: feature_sides((p, p), s))
             by_encoder = fits(lambda p=pixels, s=strides: PixelEncoder((3, p, p), 1, s))
             assert by_check == by_encoder, (pixels, strides)
 

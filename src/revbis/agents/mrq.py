@@ -37,7 +37,7 @@ from revbis.agents.common import (
 from revbis.agents.drqv2 import balance, gradient_share, objective_metrics
 from revbis.agents.inference import elu_
 from revbis.agents.linear import linear
-from revbis.agents.settings import MODEL, MRQSettings, check_strides
+from revbis.agents.settings import MODEL, MRQSettings, feature_sides
 from revbis.io import schema
 from revbis.io.machine import check_bfloat16
 from revbis.objectives import make_objective
@@ -267,17 +267,17 @@ class PixelEncoder(nn.Module):
     def __init__(self, shape: Shape, settings: MRQSettings) -> None:
         super().__init__()
         channels, strides = settings.channels, settings.strides
-        check_strides(shape[1:], strides)
+        sides = feature_sides(shape[1:], strides)
         self.mean: Tensor | None  # of images, minus ½
         self.register_buffer("mean", torch.zeros(shape) if settings.centre_images else None)
         self.convolutions = nn.ModuleList()
-        inputs, sides = shape[0], shape[1:]
+        inputs = shape[0]
         for stride in strides:
             layer = nn.Conv2d(inputs, channels, kernel_size=3, stride=stride)
             nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"))
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
             self.convolutions.append(layer)
-            inputs, sides = channels, tuple((side - 3) // stride + 1 for side in sides)
+            inputs = channels
         self.last = Layer(channels * math.prod(sides), settings.latent_dim)
 
     def forward(self, observation: Tensor) -> Tensor:

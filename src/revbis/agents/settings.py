@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
@@ -213,15 +214,14 @@ class ActorCriticSettings(AgentSettings):
     def check(self, observation_shape: Shape) -> None:
         """Refuses images too small for the convolutions."""
         if len(observation_shape) == 3:
-            check_strides(observation_shape[1:], self.strides)
+            feature_sides(observation_shape[1:], self.strides)
 
     def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
         """Memory of the images and of the convolutions' activations in an update."""
         if len(observation_shape) != 3:
             return 0
-        channels, side, _ = observation_shape
-        maps = sum(after**2 for after in _sides_after(side, _KERNELS, self.strides))
-        return _PASSES * batch * (channels * side**2 + self.channels * maps) * _FLOAT
+        _, numbers = _numbers(observation_shape, self.channels, self.strides)
+        return _PASSES * batch * numbers * _FLOAT
 
     def for_inference(self) -> Self:
         """The same settings, not compiled and in full precision."""
@@ -328,17 +328,21 @@ class DrQV2Settings(ActorCriticSettings):
         return {name: value for name, value in options.items() if value is not None}
 
 
-def check_strides(sides: Sequence[int], strides: Sequence[int]) -> None:
-    """Refuses images that are too small for the four convolutions.
+def feature_sides(
+    sides: Sequence[int], strides: Sequence[int], kernels: Sequence[int] = _KERNELS
+) -> list[int]:
+    """Sides of the last convolution's output.
 
     Raises:
-        ValueError: With what to do.
+        ValueError: If images of these sides are too small for four convolutions; with what to do.
     """
-    if min(_sides_after(min(sides), _KERNELS, strides)) < 1:
+    after = [_sides_after(side, kernels, strides) for side in sides]
+    if min(map(min, after)) < 1:
         raise ValueError(
             f"images of {sides[0]}x{sides[1]} are too small for four convolutions with strides "
             f"{tuple(strides)}: use more pixels or smaller strides"
         )
+    return [each[-1] for each in after]
 
 
 def _sides_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> list[int]:
@@ -347,6 +351,14 @@ def _sides_after(side: int, kernels: Sequence[int], strides: Sequence[int]) -> l
     for kernel, stride in zip(kernels, strides, strict=True):
         sides.append((sides[-1] - kernel) // stride + 1)
     return sides[1:]
+
+
+def _numbers(
+    shape: Shape, channels: int, strides: Sequence[int], kernels: Sequence[int] = _KERNELS
+) -> tuple[int, int]:
+    """How many numbers an image has, and how many it has with all convolutions' outputs."""
+    image, after = math.prod(shape), _sides_after(shape[1], kernels, strides)
+    return image, image + channels * sum(side**2 for side in after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,32 +498,14 @@ class TDMPCSettings(AgentSettings):
     def check(self, observation_shape: Shape) -> None:
         """Refuses images too small for the convolutions."""
         if len(observation_shape) == 3:
-            feature_side(min(observation_shape[1:]), self.strides)
+            feature_sides(observation_shape[1:], self.strides, KERNELS)
 
     def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
         """Memory of the images and of the convolutions' activations in an update."""
         if len(observation_shape) != 3:
             return 0
-        channels, side, _ = observation_shape
-        image = channels * side**2
-        maps = sum(after**2 for after in _sides_after(side, KERNELS, self.strides))
-        numbers = image + self.channels * maps
+        image, numbers = _numbers(observation_shape, self.channels, self.strides, KERNELS)
         return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)
-
-
-def feature_side(side: int, strides: tuple[int, ...]) -> int:
-    """Side of the last convolution's output.
-
-    Raises:
-        ValueError: If images are too small for the convolutions; with what to do.
-    """
-    sides = _sides_after(side, KERNELS, strides)
-    if min(sides) < 1:
-        raise ValueError(
-            f"images of {side}x{side} are too small for convolutions of {KERNELS} with strides "
-            f"{tuple(strides)}: use more pixels or smaller strides"
-        )
-    return sides[-1]
 
 
 _DREAMER_PASSES = 6  # encoder and decoder: activations, their gradients, temporaries
@@ -704,14 +698,11 @@ class MRQSettings(AgentSettings):
     def check(self, observation_shape: Shape) -> None:
         """Refuses images too small for the convolutions."""
         if len(observation_shape) == 3:
-            check_strides(observation_shape[1:], self.strides)
+            feature_sides(observation_shape[1:], self.strides)
 
     def activation_bytes(self, observation_shape: Shape, batch: int) -> int:
         """Memory of the images and of the convolutions' activations in an encoder update."""
         if len(observation_shape) != 3:
             return 0
-        channels, side, _ = observation_shape
-        image = channels * side**2
-        maps = sum(after**2 for after in _sides_after(side, _KERNELS, self.strides))
-        numbers = image + self.channels * maps
+        image, numbers = _numbers(observation_shape, self.channels, self.strides)
         return batch * ((self.horizon + 1) * image + _PASSES * numbers * _FLOAT)

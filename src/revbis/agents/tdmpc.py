@@ -31,7 +31,7 @@ from revbis.agents.common import (
 )
 from revbis.agents.drqv2 import linear_schedule, noisy_action
 from revbis.agents.linear import Linear
-from revbis.agents.settings import KERNELS, TDMPCSettings, feature_side
+from revbis.agents.settings import KERNELS, TDMPCSettings, feature_sides
 from revbis.agents.tdmpc_planner import NOISE_CLIP, PackedModel, Search, following_mean, plan
 from revbis.io import schema
 from revbis.replay import PrioritisedReplay
@@ -158,7 +158,7 @@ class PixelEncoder(nn.Module):
         self.convolutions = nn.ModuleList(
             map(convolution, inputs, [channels] * 4, strides, KERNELS)
         )
-        height, width = (feature_side(side, strides) for side in shape[1:])
+        height, width = feature_sides(shape[1:], strides, KERNELS)
         self.last = Linear(channels * height * width, settings.latent_dim)
 
     def forward(self, observation: Tensor) -> Tensor:
