@@ -19,8 +19,8 @@ class Tenfold(objectives.BisimulationObjective):
 
 
 def simsr(latent_dim: int, action_dim: int) -> Tenfold:
-    return Tenfold(objectives.DESIGNS["simsr"], latent_dim, action_dim)
+    return Tenfold(latent_dim, action_dim, design=objectives.DESIGNS["simsr"])
 
 
 def simsr_rev(latent_dim: int, action_dim: int) -> Tenfold:
-    return Tenfold(objectives.DESIGNS["simsr-rev"], latent_dim, action_dim)
+    return Tenfold(latent_dim, action_dim, design=objectives.DESIGNS["simsr-rev"])

@@ -439,14 +439,20 @@ def test_embeddings_may_have_any_float_type(name) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_reward_that_is_not_a_number_is_refused_and_not_kept(name) -> None:
+def test_a_reward_that_is_not_a_number_is_refused_and_not_kept(name, monkeypatch) -> None:
     objective, batch = make_objective(name, 4, 2, hidden=8), random_batch()
     call(objective, batch)
     bad = batch.reward.clone()
     bad[3] = torch.inf
     with pytest.raises(NonFiniteError, match="reward has 1 non-finite"):
         call(objective, batch._replace(reward=bad))
+    discount = torch.where(bad.isinf(), torch.inf, batch.discount)
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "_LOOKED_AT", ())  # as on a GPU
+        assert not call(objective, batch._replace(reward=bad)).loss.isfinite()
+        assert not call(objective, batch._replace(discount=discount)).loss.isfinite()
     assert objective.rewards.isfinite().all() and objective.levels.isfinite().all()
+    assert objective.gamma <= 1
     assert call(objective, random_batch(1)).loss.isfinite()
 
 

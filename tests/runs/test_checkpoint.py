@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import threading
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def test_one_that_replaces_another_of_its_frame_loses_neither(tmp_path, monkeypa
     kept.rename(tmp_path / f".replaced-{kept.name}")  # as a killed process leaves it
     assert "again" not in Checkpoints(tmp_path, 1).resume().state
     run.resumed()
+    shutil.copytree(kept, tmp_path / f".replaced-{kept.name}")  # as one killed a moment later does
     assert again() == kept
     assert "again" in Checkpoints(tmp_path, 1).resume().state
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

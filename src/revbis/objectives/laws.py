@@ -208,7 +208,8 @@ class WindowObjective(BaseObjective):
             policy, following = self.read(torch.cat([of_policy, batch.next_z])).chunk(2)
             targets = torch.cat([self._targets(batch, following), policy])
         loss, tie_loss = self.errors(torch.cat([pair, batch.z]), targets).view(2, -1).mean(dim=1)
-        total, predicted = loss + tie_loss, {}
+        # Nearest levels are levels: without this the loss of a reward that is NaN would be finite.
+        total, predicted = loss + tie_loss + 0 * (batch.reward + batch.discount).sum(), {}
         if self.dynamics is not None:
             following = self.dynamics(pair)
             total = total + simsr_distance(following, batch.next_z, rowwise=True).mean()
@@ -271,7 +272,7 @@ class WindowObjective(BaseObjective):
 
 
 class LawObjective(WindowObjective):
-    """Learns the laws of the rewards to come; distances of any horizon are read from them.
+    """Learns the laws of the rewards to come; distances at any γ up to .995 are read from them.
 
     Each law is a distribution over levels, trained by cross-entropy; windows count alike. A
     terminated state has rewards of 0. With n-step transitions a step is n steps, and its reward
@@ -397,7 +398,7 @@ def _readable(value: float, name: str) -> float:
 
 
 def _finite(x: Tensor) -> Tensor:
-    """0 for what is not finite, which is refused on a CPU, but remembered nowhere."""
+    """0 for what is not finite: a CPU has refused it, a GPU must not remember it."""
     return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
 

@@ -148,6 +148,7 @@ class Checkpoints:
             atomic_write(unfinished / MANIFEST, content)
             self._guard()  # again: writing the pieces may have taken long
             if final.exists():  # as when the last frame is saved twice
+                shutil.rmtree(replaced, ignore_errors=True)
                 final.rename(replaced)
             unfinished.rename(final)
         except BaseException:
