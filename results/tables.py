@@ -35,6 +35,7 @@ from revbis.analysis.tables import PUBLISHED, share_text
 from revbis.representation.measures import rank_correlation
 
 RESULTS = Path(__file__).parent
+YARDSTICKS = "yardsticks.csv"
 Seeds = Mapping[int, float]
 Lines = Iterator[str]
 
@@ -190,7 +191,7 @@ MEASURES = {
 def embeddings(folder: str, task: str) -> Lines:
     """Means of the yardsticks, φ's and beside it the critic's trunk's."""
     found: dict[str, dict[str, list[float]]] = {}
-    for _, row in compare.rows(RESULTS / folder, "yardsticks.csv"):
+    for _, row in compare.rows(RESULTS / folder, YARDSTICKS):
         if row["task"] == f"dmc:{task}":
             values = found.setdefault(row["method"], {})
             for name, value in row.items():
@@ -787,7 +788,7 @@ TRUE = {"phi": "φ", "psi": "ψ"}
 def true_metric() -> Lines:
     """ρ with U and with value gaps, and state R², of trained agents: means over seeds."""
     rows = []
-    lines = [row for _, row in compare.rows(RESULTS / "mrq" / "vectors", "yardsticks.csv")]
+    lines = [row for _, row in compare.rows(RESULTS / "mrq" / "vectors", YARDSTICKS)]
     for task in PUBLIC:
         runs = [line for line in lines if line["task"] == f"dmc:{task}"]
         for name, shown in TRUE.items():
@@ -878,8 +879,7 @@ def representations(setting: str) -> Lines:
     gaps = represented(setting, "train_mean_return") if setting == "noisy" else {}
     told = [losses for losses, seeds in scores.items() if len(seeds) >= TEN]
     others = [losses for losses in told if losses != "model"] if "model" in told else []
-    found = {losses: contrast([scores[losses]], [scores["model"]]) for losses in others}
-    corrected = dict(zip(others, holm([each.p for each in found.values()]), strict=True))
+    found = contrasts([(losses, "model") for losses in others], scores)
     rows = []
     for losses, seeds in sorted(scores.items(), key=lambda item: -mean(item[1].values())):
         row = [losses_text(losses), str(len(seeds)), spread(seeds), share(seeds, TASKS[0])]
@@ -887,11 +887,7 @@ def representations(setting: str) -> Lines:
         row.append(short(mean(curves[losses])))
         if gaps:
             row.append(spread({seed: gaps[losses][seed] - value for seed, value in seeds.items()}))
-        text = ""
-        if losses in found:
-            one = found[losses]
-            text = f"{one.text}; {p_text(one.p)}, {p_text(corrected[losses])}"
-        rows.append([*row, text])
+        rows.append([*row, found.get((losses, "model"), "")])
     head = ["trained by", "seeds", "return", PUBLISHED, "of single seeds", "mean of the curve"]
     head += ["training minus evaluation variants"] if gaps else []
     if not found:
@@ -913,7 +909,7 @@ KEPT = {
 def represented_embeddings(setting: str) -> Lines:
     """What φ and ψ of trained agents keep, means over seeds."""
     found: dict[str, list[dict[str, str]]] = {}
-    for _, row in compare.rows(RESULTS / "representations" / setting, "yardsticks.csv"):
+    for _, row in compare.rows(RESULTS / "representations" / setting, YARDSTICKS):
         found.setdefault(Path(row["run"]).parts[1], []).append(row)
     rows = []
     for losses in sorted(found, key=lambda each: -mean(float(r["phi_true"]) for r in found[each])):
@@ -981,6 +977,72 @@ def represented_predictions() -> Lines:
     yield from table(["", "difference of mean returns", "predicted", "came", "verdict"], rows)
 
 
+PAPERS = {  # its Table 1, cheetah_run at 1M frames
+    "drqv2": "691 ± 42",
+    "mico": "483 ± 19",
+    "mico-rev": "791 ± 26",
+    "simsr": "767 ± 76",
+    "simsr-rev": "848 ± 22",
+}
+CHEETAH_FRAMES = (50_000, 100_000, 150_000, 200_000, 250_000)
+CHEETAH_PAIRS = (("mico-rev", "mico"), ("simsr-rev", "simsr"))
+
+
+def cheetah_runs() -> Lines:
+    """Every run: its returns on the way, and what its embeddings keep."""
+    curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for _, row in compare.rows(RESULTS / "cheetah", "evaluations.csv"):
+        curves[row["method"], row["seed"]][int(row["frames"])] = float(row["mean_return"])
+    kept = {(r["method"], r["seed"]): r for _, r in compare.rows(RESULTS / "cheetah", YARDSTICKS)}
+    rows = []
+    for (method, seed), curve in sorted(curves.items()):
+        names = ("trunk_state_r2", "trunk_value", "phi_state_r2")
+        values = [kept[method, seed][name] for name in names]
+        rows.append(
+            [f"`{method}`", seed, *(short(curve[frames]) for frames in CHEETAH_FRAMES)]
+            + [short(float(value), 2) if value else "–" for value in values]
+        )
+    head = ["method", "seed", *(f"{frames:,}" for frames in CHEETAH_FRAMES)]
+    yield from table([*head, "trunk: state R²", "trunk: ρ with ΔV", "φ: state R²"], rows)
+
+
+def cheetah_methods() -> Lines:
+    """Mean returns at the end with t-intervals over seeds, beside the paper's."""
+    scores = finals("cheetah", "cheetah_run")
+    others = [name for name in PAPERS if name != "drqv2" and len(scores[name]) > 1]
+    columns = contrasts([(name, "drqv2") for name in others], scores)
+    rows = []
+    for name, published in PAPERS.items():
+        seeds, text = scores[name], "–"
+        if len(seeds) > 1:
+            one = stats.ttest_1samp(list(seeds.values()), 0).confidence_interval()
+            text = f"{short(mean(seeds.values()))} [{short(one.low)}, {short(one.high)}]"
+        rows.append([f"`{name}`", str(len(seeds)), text, share(seeds, "cheetah_run")])
+        rows[-1] += [columns.get((name, "drqv2"), ""), published]
+    head = ["method", "seeds", "return at 250,000 frames", PUBLISHED, "minus `drqv2`; p, Holm"]
+    yield from table([*head, "the paper, 1M frames"], rows)
+
+
+def cheetah_pairs() -> Lines:
+    """The revised operators minus their originals."""
+    scores = finals("cheetah", "cheetah_run")
+    pairs = [pair for pair in CHEETAH_PAIRS if min(len(scores[name]) for name in pair) > 1]
+    rows = [[f"`{a}` − `{b}`", text] for (a, b), text in contrasts(pairs, scores).items()]
+    yield from table(["revised minus original", "difference in return; p, Holm"], rows)
+
+
+def contrasts(
+    pairs: Sequence[tuple[str, str]], scores: Mapping[str, Seeds]
+) -> dict[tuple[str, str], str]:
+    """Differences of methods, one family: Welch's interval, p and Holm's p."""
+    found = [contrast([scores[a]], [scores[b]]) for a, b in pairs]
+    corrected = holm([each.p for each in found])
+    return {
+        pair: f"{each.text}; {p_text(each.p)}, {p_text(p)}"
+        for pair, each, p in zip(pairs, found, corrected, strict=True)
+    }
+
+
 DREAMER_FRAMES = (0, 10_000, 20_000, 30_000)
 
 
@@ -1005,6 +1067,7 @@ TABLES: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
         "groups": of_noisy_state,
         **{f"{task}-embeddings": partial(embeddings, "noisy-state", task) for task in TASKS},
     },
+    "cheetah": {"methods": cheetah_methods, "pairs": cheetah_pairs, "runs": cheetah_runs},
     "dreamer": {"returns": dreamer},
     "exactness": {
         "correlations": correlations,
