@@ -847,20 +847,18 @@ def represented(setting: str, column: str = "mean_return") -> dict[str, dict[int
     return {losses: seeds for losses, seeds in found.items() if len(seeds) > 1}
 
 
-def heights(setting: str) -> dict[str, list[float]]:
+def heights(setting: str) -> dict[str, dict[int, float]]:
     """Areas under the curves of the same runs, divided by the frames: mean returns of training."""
-    curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    curves: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     for _, row in compare.rows(RESULTS / "representations" / setting, "evaluations.csv"):
         if int(row["frames"]) <= BUDGETS[setting]:
-            curves[Path(row["run"]).parts[1], row["seed"]][int(row["frames"])] = float(
-                row["mean_return"]
-            )
-    found: dict[str, list[float]] = defaultdict(list)
-    for (losses, _), points in curves.items():
+            points = curves[Path(row["run"]).parts[1], int(row["seed"])]
+            points[int(row["frames"])] = float(row["mean_return"])
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for (losses, seed), points in curves.items():
         if max(points) == BUDGETS[setting]:
-            found[losses].append(
-                float(area(np.array(list(points)), np.array(list(points.values()))))
-            )
+            height = area(np.array(list(points)), np.array(list(points.values())))
+            found[losses][seed] = float(height)
     return found
 
 
@@ -875,25 +873,23 @@ def representations(setting: str) -> Lines:
 
     No difference is told below ten seeds.
     """
-    scores, curves = represented(setting), heights(setting)
-    gaps = represented(setting, "train_mean_return") if setting == "noisy" else {}
+    columns = {"return": represented(setting)}
+    if setting == "noisy":
+        columns["on training variants"] = represented(setting, "train_mean_return")
+    columns["mean of the curve"] = heights(setting)
+    scores = columns["return"]
     told = [losses for losses, seeds in scores.items() if len(seeds) >= TEN]
     others = [losses for losses in told if losses != "model"] if "model" in told else []
-    found = contrasts([(losses, "model") for losses in others], scores)
+    pairs = [(losses, "model") for losses in others]
+    found = [contrasts(pairs, each) for each in columns.values()] if pairs else []
     rows = []
     for losses, seeds in sorted(scores.items(), key=lambda item: -mean(item[1].values())):
-        row = [losses_text(losses), str(len(seeds)), spread(seeds), share(seeds, TASKS[0])]
+        row = [losses_text(losses), str(len(seeds)), share(seeds, TASKS[0])]
         row.append(f"{short(min(seeds.values()))} to {short(max(seeds.values()))}")
-        row.append(short(mean(curves[losses])))
-        if gaps:
-            row.append(spread({seed: gaps[losses][seed] - value for seed, value in seeds.items()}))
-        rows.append([*row, found.get((losses, "model"), "")])
-    head = ["trained by", "seeds", "return", PUBLISHED, "of single seeds", "mean of the curve"]
-    head += ["training minus evaluation variants"] if gaps else []
-    if not found:
-        yield from table(head, [row[:-1] for row in rows])
-        return
-    yield from table([*head, "minus `model`; p, Holm"], rows)
+        row += [spread(each[losses]) for each in columns.values()]
+        rows.append(row + [each.get((losses, "model"), "") for each in found])
+    head = ["trained by", "seeds", PUBLISHED, "of single seeds", *columns]
+    yield from table(head + [f"{name}: minus `model`; p, Holm" for name in columns if found], rows)
 
 
 KEPT = {
